@@ -1,0 +1,30 @@
+.DEFAULT_GOAL := help
+BIN := .venv/bin
+export OMP_NUM_THREADS := 1
+
+.PHONY: help setup demo test test-long test-gpu lint types bench-limits mutants soak clean
+
+help:  ## show the targets
+	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 16
+
+setup:  ## make .venv with the pinned stack, the soft NPU and this project
+	@tools/setup_env.sh
+
+demo: setup  ## K=1 against K=8 on the soft NPU
+	@$(BIN)/kstep-shim demo
+
+test: setup  ## the tests
+	$(BIN)/python -m pytest
+
+test-long: setup  ## the exactness matrix and all that takes long
+	$(BIN)/python -m pytest -m long
+
+lint: setup  ## formatting and lint
+	$(BIN)/ruff format --check .
+	$(BIN)/ruff check .
+
+types: setup  ## static types
+	$(BIN)/mypy
+
+clean:  ## remove the environment and caches
+	rm -rf .venv build dist .pytest_cache .mypy_cache .ruff_cache .hypothesis
