@@ -1,0 +1,53 @@
+"""Gives torch the stand-in."""
+
+from __future__ import annotations
+
+import sys
+
+import torch
+
+from softnpu import (
+    device,
+    distributed,
+    import_hooks,
+    modules,
+    operators,
+    runtime,
+    settings,
+    triton_hook,
+)
+
+_libraries: list[torch.library.Library] = []
+
+
+def activate() -> None:
+    """Install everything, once."""
+    if settings.active:
+        return
+    settings.active = True
+    triton_hook.activate()
+    _prepare_torchvision()
+    device.activate()
+    modules.install()
+    operators.override_linear()
+    runtime.install_accelerator()
+    distributed.activate()
+    import_hooks.after("vllm_ascend.worker.worker", _load_custom_ops)
+
+
+def _prepare_torchvision() -> None:
+    # A torchvision built for another torch cannot load its library of ops, which declares these.
+    library = torch.library.Library("torchvision", "DEF")
+    _libraries.append(library)
+    for name in ("nms", "qnms"):
+        library.define(f"{name}(Tensor dets, Tensor scores, float iou_threshold) -> Tensor")
+    site = str(settings.site_dir())
+    if site not in sys.path:
+        sys.path.append(site)
+
+
+def _load_custom_ops() -> None:
+    # Otherwise dynamo meets the import of the ops while it traces the model.
+    from vllm_ascend.utils import enable_custom_op
+
+    enable_custom_op()
