@@ -1,0 +1,126 @@
+"""What a patch *is*: data only, no behaviour and no import of anything heavy."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import Enum, StrEnum
+from typing import Any
+
+
+class Kind(Enum):
+    """What the target attribute is on its class."""
+
+    METHOD = "method"
+    STATICMETHOD = "static method"
+    # The class has no such attribute; the wrapper itself (a function, a property) is put there.
+    ADDED = "added attribute"
+
+
+class Side(Enum):
+    """The process that needs a patch."""
+
+    HEAD = "head"
+    ENGINE_CORE = "engine core"
+    WORKER = "worker"
+
+
+class State(StrEnum):
+    """What has become of a patch in this process."""
+
+    DISABLED = "DISABLED"
+    PENDING = "PENDING"
+    APPLIED = "APPLIED"
+    REFUSED = "REFUSED"
+    DISPLACED = "DISPLACED"
+    REVERTED = "REVERTED"
+
+
+@dataclass(frozen=True)
+class Target:
+    """One attribute of one class (or module) and what goes around it.
+
+    Parameters
+    ----------
+    distribution
+        Name of the distribution that the module belongs to, for example ``vllm-omni``.
+    module, qualname
+        Where the attribute lives, for example ``vllm.v1.sample.rejection_sampler`` and
+        ``RejectionSampler.parse_output``. Name the class that defines it.
+    parameters
+        The parameter names of the unpatched callable in order, ``self`` included, ``*`` and
+        ``**`` left out. Installation is refused when they differ. Not used for `Kind.ADDED`.
+    wrapper
+        A module-level function ``(wrapped, instance, args, kwargs)``, or, for `Kind.ADDED`, the
+        very object to put on the class.
+    kind
+        What the attribute is.
+    before_seal
+        By default a wrapper is pass-through until `Installer.seal` has opened the gate of its
+        side. True lets it run from the moment it is applied, and also in a process where the shim
+        has refused: meant for the few places where a decision is taken (the stage configuration,
+        the constructors of scheduler and runner). `Kind.ADDED` objects are never gated.
+    """
+
+    distribution: str
+    module: str
+    qualname: str
+    parameters: tuple[str, ...]
+    wrapper: Any
+    kind: Kind = Kind.METHOD
+    before_seal: bool = False
+
+    @property
+    def path(self) -> str:
+        """The symbol as messages print it."""
+        return f"{self.module}.{self.qualname}"
+
+    @property
+    def owner_names(self) -> list[str]:
+        """Names to walk from the module to the object that holds the attribute."""
+        return self.qualname.split(".")[:-1]
+
+    @property
+    def name(self) -> str:
+        """Name of the attribute itself."""
+        return self.qualname.rpartition(".")[2]
+
+
+@dataclass(frozen=True)
+class Patch:
+    """One patch point, with the reasons that a reader needs to judge it.
+
+    Parameters
+    ----------
+    name
+        What ``KSTEP_SHIM_DISABLE`` and the report call it, for example ``model_forward``.
+    summary
+        One line for the report.
+    targets
+        The attributes that it changes.
+    sides
+        The processes that need it.
+    why, how, remove_when
+        The ledger: what goes wrong without it, what it does, and when it may go.
+    required
+        False lets the shim work without it.
+    any_of
+        False: every target must be there. True: the targets are alternatives (the NPU and the CUDA
+        runner), so a module that is not installed or not loaded is fine as long as another is.
+        An alternative that is there must still match.
+    """
+
+    name: str
+    summary: str
+    targets: tuple[Target, ...]
+    sides: frozenset[Side]
+    why: str
+    how: str
+    remove_when: str
+    required: bool = True
+    any_of: bool = False
+
+    def __post_init__(self) -> None:
+        if not self.name.isidentifier() or self.name != self.name.lower():
+            raise ValueError(f"a patch name must be a lower-case identifier, not {self.name!r}")
+        if not self.targets or not self.sides:
+            raise ValueError(f"patch {self.name} needs at least one target and one side")

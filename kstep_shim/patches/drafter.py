@@ -1,0 +1,84 @@
+"""Drafter: ask for K positions per request with constant drafts."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from kstep_shim.counters import counters
+from kstep_shim.declaration import Patch, Side, Target
+
+
+def propose(wrapped: Callable[..., Any], runner: Any, args: Any, kwargs: Any) -> Any:
+    """Return constant drafts for an armed Talker; let every other stage draft as it does."""
+    from kstep_shim.frames.contract import supports_multi_frame
+
+    if runner.num_spec_tokens <= 0 or not supports_multi_frame(runner.model):
+        return wrapped(*args, **kwargs)
+    return _propose(runner, *args, **kwargs)
+
+
+def _propose(
+    runner: Any,
+    valid_sampled_token_ids: Any,
+    sampling_metadata: Any,
+    scheduler_output: Any,
+    *_: Any,
+    **__: Any,
+) -> list[list[int]]:
+    from kstep_shim.frames.drafts import constant_drafts
+    from kstep_shim.frames.gate import drafts_this_step
+    from kstep_shim.frames.verify import require_valid
+
+    batch = runner.input_batch
+    drafted = scheduler_output.scheduled_spec_decode_tokens
+    counts = [len(drafted.get(name, ())) for name in batch.req_ids]
+    rows = zip(counts, valid_sampled_token_ids, strict=True)
+    require_valid([not count or bool(row) for count, row in rows], batch.req_ids)
+    frames = drafts_this_step(runner)
+    if frames <= 1:
+        return [[] for _ in range(batch.num_reqs)]
+    drafts = constant_drafts(
+        valid_sampled_token_ids,
+        frames,
+        batch.num_reqs,
+        scheduled_draft_counts=counts,
+        # A request whose row a stop cut short ends there: the verify lets a stop through only
+        # where the engine accepts it. Its neighbours need not lose a step for it.
+        fold_short_rows=False,
+    )
+    if drafts and not drafts[0]:
+        counters().increment("drafts_folded")
+    return drafts
+
+
+PATCH = Patch(
+    name="drafter",
+    summary="draft K - 1 continue tokens for every request, or for none",
+    targets=(
+        Target(
+            distribution="vllm-ascend",
+            module="vllm_ascend.worker.model_runner_v1",
+            qualname="NPUModelRunner.propose_draft_token_ids",
+            parameters=(
+                "self",
+                "valid_sampled_token_ids",
+                "sampling_metadata",
+                "scheduler_output",
+                "spec_decode_metadata",
+                "spec_decode_common_attn_metadata",
+                "positions",
+                "num_scheduled_tokens",
+                "hidden_states",
+                "aux_hidden_states",
+                "sample_hidden_states",
+                "target_model_batch_desc",
+            ),
+            wrapper=propose,
+        ),
+    ),
+    sides=frozenset({Side.WORKER}),
+    why="Draft tokens are the only way to schedule K positions per request.",
+    how="The drafts are always continue; the frames are generated in order, never verified.",
+    remove_when="the scheduler can be asked for K positions directly.",
+)
