@@ -1,0 +1,198 @@
+"""One target in this process: put the wrapper there, look at it, take it away.
+
+State is never remembered when it can be looked up: `Binding.observe` reads the live attribute.
+"""
+
+from __future__ import annotations
+
+import gc
+import inspect
+import sys
+from collections.abc import Callable, Iterator
+from types import ModuleType
+from typing import Any, Final
+
+from kstep_shim.declaration import Kind, State, Target
+from kstep_shim.guards import MISSING, live_problem, resolve_owner
+
+# An attribute that every wrapper of this package has, whichever installer made it.
+SHIM_MARK: Final = "_self_kstep_shim"
+
+
+class Gate:
+    """The switch of one wrapper: closed means that calls go straight to the original."""
+
+    __slots__ = ("open",)
+
+    def __init__(self, is_open: bool = False) -> None:
+        self.open = is_open
+
+    def __call__(self) -> bool:
+        return self.open
+
+
+# Builds a wrapper around an original: (original, declaration, gate) -> object to put in place.
+WrapperFactory = Callable[[Any, Target, Gate], Any]
+
+
+class Binding:
+    """What one installation did about one target.
+
+    A new installation makes new bindings, so a wrapper that somebody still holds after
+    `retire` keeps its own closed gate and stays inert for good.
+    """
+
+    def __init__(self, target: Target) -> None:
+        self.target = target
+        self.gate = Gate(target.before_seal)
+        self._refusal: str | None = None
+        self._owner: Any = MISSING
+        self._raw: Any = MISSING
+        self._original: Any = MISSING
+        self._replacement: Any = MISSING
+        self._retired = False
+
+    @property
+    def attached(self) -> bool:
+        """Whether this binding has put something in place and not taken it away."""
+        return self._replacement is not MISSING
+
+    @property
+    def pending(self) -> bool:
+        """Whether the target has not been met yet."""
+        return not self.attached and not self._retired and self._refusal is None
+
+    def attach(self, module: ModuleType, factory: WrapperFactory, *, late: bool = False) -> None:
+        """Patch the target in `module`, or remember why not. Only a pending binding changes."""
+        if not self.pending:
+            return
+        try:
+            self._attach(module, factory, late)
+        except Exception as error:
+            # An import hook must never raise: the importer would retry without the patch.
+            self._refusal = f"{self.target.path} cannot be patched: {error!r}"
+
+    def _attach(self, module: ModuleType, factory: WrapperFactory, late: bool) -> None:
+        target = self.target
+        owner = resolve_owner(target, module)
+        self._refusal = live_problem(target, owner)
+        if self._refusal is not None:
+            return
+        raw = vars(owner).get(target.name, MISSING)
+        if target.kind is Kind.ADDED:
+            replacement = target.wrapper
+        else:
+            self._original = inspect.getattr_static(owner, target.name)
+            if any(getattr(layer, SHIM_MARK, False) for layer in _layers(self._original)):
+                self._refusal = f"{target.path} is wrapped by another kstep_shim already"
+                return
+            stale = next(_copies(owner, target, self._original), None)
+            if stale is not None:
+                self._refusal = f"{target.path} was copied by {stale} before the shim came"
+                return
+            if late and target.before_seal and target.name == "__init__" and _has_instance(owner):
+                self._refusal = f"a {target.owner_names[-1]} was built before the shim came"
+                return
+            replacement = factory(self._original, target, self.gate)
+        setattr(owner, target.name, replacement)
+        self._owner, self._raw, self._replacement = owner, raw, replacement
+
+    def refresh(self, factory: WrapperFactory) -> None:
+        """Wrap again where an inherited original was replaced in the base class since."""
+        if self.attached and self._base_changed() and self._mine(self._current()):
+            self._detach()
+            self.attach(sys.modules[self.target.module], factory)
+
+    def observe(self) -> tuple[State, str]:
+        """Return the state of the target as it is right now, and the reason."""
+        if self._refusal is not None:
+            return State.REFUSED, self._refusal
+        if not self.attached:
+            if not self._retired:
+                return State.PENDING, ""
+            return (State.DISABLED if self._owner is MISSING else State.REVERTED), ""
+        module = sys.modules.get(self.target.module)
+        if module is not None and resolve_owner(self.target, module) is not self._owner:
+            return State.DISPLACED, f"{self.target.path}: the module was loaded a second time"
+        current = self._current()
+        if self._mine(current):
+            if self._base_changed():
+                return State.DISPLACED, f"{self.target.path} was replaced in its base class"
+            return State.APPLIED, ""
+        if any(self._mine(layer) for layer in _layers(current)):
+            return State.APPLIED, f"{self.target.path} is wrapped again by {_describe(current)}"
+        return State.DISPLACED, f"{self.target.path} was replaced by {_describe(current)}"
+
+    def detach_problem(self) -> str | None:
+        """Say why `retire` would undo somebody else's work."""
+        if not self.attached or self._mine(self._current()):
+            return None
+        return f"{self.target.path} was changed by {_describe(self._current())} after the shim"
+
+    def retire(self) -> None:
+        """Put the very object back that was there, or nothing where there was nothing, for good."""
+        self._retired = True
+        self.gate.open = False
+        if self.attached:
+            self._detach()
+
+    def _detach(self) -> None:
+        if self._raw is MISSING:
+            delattr(self._owner, self.target.name)
+        else:
+            setattr(self._owner, self.target.name, self._raw)
+        self._replacement = MISSING
+
+    def _current(self) -> Any:
+        return vars(self._owner).get(self.target.name, MISSING)
+
+    def _mine(self, candidate: Any) -> bool:
+        return candidate is self._replacement
+
+    def _base_changed(self) -> bool:
+        if self._raw is not MISSING or self.target.kind is Kind.ADDED:
+            return False
+        bases = self._owner.__mro__[1:]
+        found = next((vars(base)[self.target.name] for base in bases
+                      if self.target.name in vars(base)), MISSING)  # fmt: skip
+        return found is not self._original
+
+
+def _layers(outermost: Any) -> Iterator[Any]:
+    """Walk from a wrapper inwards; a bound wrapper stands for the one it was bound from."""
+    layer, seen = outermost, set[int]()
+    while layer is not None and id(layer) not in seen:
+        seen.add(id(layer))
+        yield layer
+        yield getattr(layer, "_self_parent", None)
+        layer = getattr(layer, "__wrapped__", None)
+
+
+def _copies(owner: Any, target: Target, original: Any) -> Iterator[str]:
+    """Name the places that hold `original` under another roof, where the wrapper cannot reach."""
+    if isinstance(owner, type):
+        todo: list[type] = list(owner.__subclasses__())
+        while todo:
+            subclass = todo.pop()
+            todo += subclass.__subclasses__()
+            if any(value is original for value in list(vars(subclass).values())):
+                yield f"{subclass.__module__}.{subclass.__qualname__}"
+        return
+    for name, module in list(sys.modules.items()):
+        if module is not owner and getattr(module, "__dict__", {}).get(target.name) is original:
+            yield name
+
+
+def _has_instance(owner: type) -> bool:
+    def alive() -> bool:
+        return any(issubclass(type(candidate), owner) for candidate in gc.get_objects())
+
+    # What is only garbage does not count, but collecting is slow, so look first.
+    return alive() and bool(gc.collect() or True) and alive()
+
+
+def _describe(found: Any) -> str:
+    if found is MISSING:
+        return "nothing (it was deleted)"
+    module = getattr(found, "__module__", None) or type(found).__module__
+    return f"{type(found).__name__} of {module}"

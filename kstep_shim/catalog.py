@@ -1,0 +1,63 @@
+"""The ordered list of patches and the lookup by name."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Iterable
+from importlib import import_module
+
+from kstep_shim.declaration import Patch
+from kstep_shim.errors import KStepError
+from kstep_shim.settings import Settings
+
+# Names of modules in kstep_shim.patches, in the order in which they are applied.
+_PATCH_MODULES: tuple[str, ...] = ()
+
+PATCHES: tuple[Patch, ...]
+
+
+@functools.cache
+def patches() -> tuple[Patch, ...]:
+    """Return every patch of this release, in order."""
+    return tuple(import_module(f"kstep_shim.patches.{name}").PATCH for name in _PATCH_MODULES)
+
+
+def find(name: str, catalogue: Iterable[Patch] | None = None) -> Patch:
+    """Return the patch called `name`.
+
+    Raises
+    ------
+    KStepError
+        There is no such patch; the message lists those that there are.
+    """
+    known = {patch.name: patch for patch in (patches() if catalogue is None else catalogue)}
+    if name not in known:
+        raise KStepError(
+            f"there is no patch called {name!r}: KSTEP_SHIM_DISABLE and Settings.disable take "
+            f"{', '.join(known) or 'no name at all'}"
+        )
+    return known[name]
+
+
+def select(
+    settings: Settings, catalogue: Iterable[Patch] | None = None
+) -> tuple[tuple[Patch, ...], tuple[Patch, ...]]:
+    """Return the patches to apply and those that ``settings.disable`` names, each in order.
+
+    Raises
+    ------
+    KStepError
+        ``settings.disable`` names a patch that does not exist.
+    """
+    known = tuple(patches() if catalogue is None else catalogue)
+    off = {find(name, known).name for name in sorted(settings.disable)}
+    return (
+        tuple(patch for patch in known if patch.name not in off),
+        tuple(patch for patch in known if patch.name in off),
+    )
+
+
+def __getattr__(name: str) -> tuple[Patch, ...]:
+    if name == "PATCHES":
+        return patches()
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

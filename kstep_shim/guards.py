@@ -1,0 +1,161 @@
+"""Reasons not to patch: versions, signatures on live objects, and how children get armed.
+
+Each function returns None when all is well, or the one sentence that says what is wrong. None of
+them imports the serving stack.
+"""
+
+from __future__ import annotations
+
+import importlib.metadata
+import inspect
+import sys
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+from types import MappingProxyType, ModuleType
+from typing import Any, Final
+
+from packaging.version import InvalidVersion, Version
+
+from kstep_shim._static import missing_module, static_problem
+from kstep_shim.declaration import Kind, Patch, Target
+
+__all__ = [
+    "MISSING",
+    "TESTED_VERSIONS",
+    "carrier_problem",
+    "live_problem",
+    "missing_module",
+    "resolve_owner",
+    "static_patch_problem",
+    "static_problem",
+    "version_problem",
+    "wrapt_problem",
+]
+
+TESTED_VERSIONS: Final[Mapping[str, tuple[str, ...]]] = MappingProxyType(
+    {"vllm": ("0.26.0",), "vllm-ascend": ("0.26.0rc1",), "vllm-omni": ("0.26.0",)}
+)
+PLUGIN_GROUP: Final = "vllm.general_plugins"
+PLUGIN_NAME: Final = "kstep_shim"
+MISSING: Final = object()
+
+
+def installed_version(distribution: str) -> str | None:
+    """Return the version from the metadata of a distribution, None without metadata."""
+    try:
+        return importlib.metadata.version(distribution)
+    except importlib.metadata.PackageNotFoundError:
+        return None
+
+
+def version_problem(tested: Mapping[str, tuple[str, ...]] = TESTED_VERSIONS) -> str | None:
+    """Say which installed distributions this release was not tested with.
+
+    A local part such as ``+cpu`` names a build of the same sources and is ignored. A distribution
+    that is not installed is no problem here: whether its absence matters is for the targets to say.
+    """
+    untested = []
+    for distribution, versions in tested.items():
+        found = installed_version(distribution)
+        if found is not None and _public(found) not in {_public(version) for version in versions}:
+            untested.append(f"{distribution} {found} (tested: {', '.join(versions)})")
+    if not untested:
+        return None
+    return (
+        f"not tested with {' and '.join(untested)}; install a tested version, set "
+        "KSTEP_SHIM_ALLOW_UNTESTED=1 to try it anyway, or KSTEP_SHIM=0 to do without the shim"
+    )
+
+
+def wrapt_problem(found: str) -> str | None:
+    """Say why a version of wrapt cannot be used."""
+    if _public(found) == "2.2.0":
+        return "wrapt 2.2.0 is refused (it breaks built-in descriptors): install 2.2.1 or newer"
+    if not Version("1.17") <= Version(found) < Version("3"):
+        return f"wrapt {found} is refused: install wrapt>=1.17,<3,!=2.2.0"
+    return None
+
+
+def resolve_owner(target: Target, module: ModuleType) -> Any:
+    """Return the object whose attribute `target` is, MISSING when a name on the way is gone."""
+    owner: Any = module
+    for name in target.owner_names:
+        owner = inspect.getattr_static(owner, name, MISSING)
+        if owner is MISSING:
+            return MISSING
+    return owner
+
+
+def live_problem(target: Target, owner: Any) -> str | None:
+    """Compare the declaration of `target` with the attribute that `owner` has right now."""
+    if owner is MISSING:
+        return f"{target.path}: {'.'.join(target.owner_names)} does not exist"
+    found = inspect.getattr_static(owner, target.name, MISSING)
+    if target.kind is Kind.ADDED:
+        return None if found is MISSING else f"{target.path} exists already"
+    if found is MISSING:
+        return f"{target.path} does not exist"
+    # A wrapt proxy passes isinstance for what it wraps, so this sees through other tools.
+    static = isinstance(found, staticmethod)
+    if static is not (target.kind is Kind.STATICMETHOD):
+        return f"{target.path} is {'' if static else 'not '}a static method"
+    if isinstance(found, (classmethod, property)) or not callable(getattr(owner, target.name)):
+        return f"{target.path} is not a plain function but a {type(found).__name__}"
+    innermost = inspect.unwrap(getattr(owner, target.name))
+    try:
+        parameters = tuple(inspect.signature(innermost).parameters)
+    except (TypeError, ValueError) as error:
+        return f"the parameters of {target.path} cannot be read: {error}"
+    if parameters != target.parameters:
+        return (
+            f"{target.path} takes ({', '.join(parameters)}) "
+            f"instead of ({', '.join(target.parameters)})"
+        )
+    return None
+
+
+def static_patch_problem(patch: Patch) -> str | None:
+    """Check the files of one patch; of alternatives, those that are installed and at least one."""
+    absent = [problem for target in patch.targets if (problem := missing_module(target))]
+    if absent and (not patch.any_of or len(absent) == len(patch.targets)):
+        return absent[0]
+    present = (target for target in patch.targets if not missing_module(target))
+    return next((problem for target in present if (problem := static_problem(target))), None)
+
+
+def carrier_problem(environ: Mapping[str, str], bootstrap: Path | None = None) -> str | None:
+    """Say why no spawned process would be armed: neither the plugin nor the bootstrap gets there.
+
+    Parameters
+    ----------
+    environ
+        The environment that the children will inherit.
+    bootstrap
+        The bootstrap directory; the one of this package when None.
+    """
+    entry_points: Iterable[importlib.metadata.EntryPoint] = importlib.metadata.entry_points(
+        group=PLUGIN_GROUP
+    )
+    discoverable = any(entry_point.name == PLUGIN_NAME for entry_point in entry_points)
+    allowed = environ.get("VLLM_PLUGINS")
+    filtered = allowed is not None and PLUGIN_NAME not in allowed.split(",")
+    if discoverable and not filtered:
+        return None
+    directory = bootstrap or Path(__file__).parent / "bootstrap"
+    honoured = not (sys.flags.ignore_environment or sys.flags.isolated or sys.flags.no_site)
+    entries = environ.get("PYTHONPATH", "").split(":")
+    if honoured and any(entry and Path(entry) == directory for entry in entries):
+        return None
+    if filtered:
+        return f"VLLM_PLUGINS={allowed} keeps the plugin out of stage 1: add {PLUGIN_NAME} to it"
+    return (
+        f"nothing would arm stage 1: the entry point {PLUGIN_GROUP}: {PLUGIN_NAME} is not "
+        "installed here, and the bootstrap directory is not in effect (use `kstep-shim run`)"
+    )
+
+
+def _public(version: str) -> str:
+    try:
+        return Version(version).public
+    except InvalidVersion:
+        return version

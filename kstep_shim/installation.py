@@ -1,0 +1,142 @@
+"""One installation in one process: its settings, its bindings and what it has promised."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import MutableMapping
+from multiprocessing import util
+
+from kstep_shim import guards, report
+from kstep_shim.binding import WrapperFactory
+from kstep_shim.catalog import select
+from kstep_shim.counters import counters
+from kstep_shim.declaration import Patch, Side
+from kstep_shim.environment import Export
+from kstep_shim.ledger import Ledger
+from kstep_shim.report import Report
+from kstep_shim.settings import Settings
+
+
+class Installation:
+    """What `Installer` knows from one `install` to the next `uninstall`.
+
+    Parameters
+    ----------
+    settings
+        With `frames` resolved.
+    source
+        Where K comes from.
+    catalogue
+        Every patch; those that the settings leave out are only reported.
+    environ
+        The environment to export to.
+    factory
+        Builds the wrapper around an original.
+    """
+
+    def __init__(
+        self,
+        settings: Settings,
+        source: str,
+        catalogue: tuple[Patch, ...],
+        environ: MutableMapping[str, str],
+        factory: WrapperFactory,
+    ) -> None:
+        self.settings = settings
+        self.source = source
+        self.frames = settings.frames or 1
+        self.refusal: str | None = None
+        self.sealed: dict[Side, int] = {}
+        self.role: str | None = None
+        self.stage: int | None = None
+        self._catalogue = catalogue
+        self._selected, self._disabled = select(settings, catalogue)
+        self.ledger = Ledger(self._selected, self._disabled, factory)
+        self._environ = environ
+        self._export = Export(environ)
+        self._static: tuple[str | None] | None = None
+        self._exit: util.Finalize | None = None
+
+    def problem(self) -> str | None:
+        """Say why K frames per step are not possible here, from the live objects."""
+        return self.refusal if self.refusal is not None else self.ledger.problem()
+
+    def disabled_problem(self) -> str | None:
+        """Say which required patch the settings leave out."""
+        names = [patch.name for patch in self._disabled if patch.required]
+        return f"required patch {names[0]} is left out by the settings" if names else None
+
+    def static_problem(self) -> str | None:
+        """Check the files of all required patches, of every side, once."""
+        if self._static is None:
+            required = (patch for patch in self._selected if patch.required)
+            problems = (
+                (patch, problem)
+                for patch in required
+                if (problem := guards.static_patch_problem(patch))
+            )
+            self._static = (next((f"patch {p.name}: {why}" for p, why in problems), None),)
+        return self._static[0]
+
+    def seal_problem(self, side: Side, *, final: bool) -> str | None:
+        """Say why `side` cannot be sealed, after applying what can be applied by now."""
+        if self.refusal is None and side is Side.HEAD:
+            # Only the head can still take K back, so it answers for its children, too.
+            self.refusal = guards.carrier_problem(self._environ) or self.static_problem()
+        if self.refusal is not None:
+            return self.refusal
+        self.ledger.attach_loaded()
+        return self.ledger.problem(side, final=final)
+
+    def export(self) -> None:
+        """Arm the processes to come."""
+        self._export.write(self.settings.to_environ())
+
+    def turn_off(self, reason: str) -> None:
+        """Refuse: leave only the decision points in place, and arm nobody any more."""
+        self.refusal = reason
+        self.ledger.retire(keep_before_seal=True)
+        self._export.restore()
+
+    def end(self) -> None:
+        """Take everything away."""
+        self.ledger.retire()
+        self._export.restore()
+        if self._exit is not None:
+            self._exit.cancel()
+            self._exit = None
+
+    def forked(self) -> None:
+        """Start afresh in a forked child: it has promised nothing and counted nothing."""
+        self.sealed.clear()
+        self.role = self.stage = None
+        self.ledger.close()
+        counters().clear()
+
+    def report(self) -> Report:
+        """Describe the installation as it is right now."""
+        problem = self.problem()
+        sides = " and ".join(side.value for side in self.sealed)
+        return Report(
+            active=problem is None,
+            reason=problem or (f"sealed: {sides}" if sides else "installed, not sealed yet"),
+            frames=self.frames if problem is None else 1,
+            source=self.source if problem is None else "inactive",
+            patches=self.ledger.records(self._catalogue),
+            counters=counters().snapshot(),
+            role=self.role,
+            stage=self.stage,
+        )
+
+    def keep_report(self) -> None:
+        """Write the report now and again when the process ends, if a directory is set."""
+        if self.settings.status_dir is None:
+            return
+        self._write()
+        if self._exit is None or not self._exit.still_active():
+            # Unlike atexit, this also runs at the end of a process that multiprocessing forked.
+            self._exit = util.Finalize(None, self._write, exitpriority=0)
+
+    def _write(self) -> None:
+        if self.settings.status_dir is not None:
+            report.write(self.report(), os.fspath(self.settings.status_dir))
