@@ -80,12 +80,14 @@ def begin_narrow_step(
     notices = notices or process_notices
     try:
         if not narrow_replay_enabled(runner):
-            raise _Declined("disabled here")
+            raise _DeclinedError("disabled here")
         narrow = _prepare(runner, forward_context, frames, positions, inputs_embeds, spans)
-        for name, value in narrow.graph.context.items():
+        # All attributes are read before one is set, so that declining leaves the context alone.
+        for name in narrow.graph.context:
             narrow.saved_context[name] = getattr(forward_context, name)
+        for name, value in narrow.graph.context.items():
             setattr(forward_context, name, value)
-    except _Declined as reason:
+    except _DeclinedError as reason:
         notices.notify(f"narrow: {reason}", f"one-query replay declined: {reason}", level=20)
         return None
     except Exception as error:
@@ -95,7 +97,7 @@ def begin_narrow_step(
     return narrow
 
 
-class _Declined(Exception):
+class _DeclinedError(Exception):
     """A precondition of the narrow replay does not hold."""
 
 
@@ -109,39 +111,31 @@ def _prepare(
 ) -> NarrowStep:
     rows = len(spans)
     if rows == 0 or frames < 2:
-        raise _Declined("no rows or a single frame")
+        raise _DeclinedError("no rows or a single frame")
     if spans != [(row * frames, (row + 1) * frames) for row in range(rows)]:
-        raise _Declined("spans are not one uniform block")
+        raise _DeclinedError("spans are not one uniform block")
     captured = getattr(runner, "captured_one_query", None)
     graph: OneQueryGraph | None = captured(rows) if callable(captured) else None
     if graph is None:
-        raise _Declined(f"no one-query graph captured for {rows} requests")
+        raise _DeclinedError(f"no one-query graph captured for {rows} requests")
     tokens = rows * frames
     metadata = _attention_metadata(forward_context)
-    slots, lengths = (getattr(metadata, name, None) for name in ("slot_mapping", "seq_lens"))
-    for name, tensor, needed in (
-        ("positions", positions, tokens),
-        ("input embeddings", inputs_embeds, tokens),
-        ("slot mapping", slots, tokens),
-        ("sequence lengths", lengths, rows),
-        ("graph slot mapping", graph.slot_mapping, rows),
-        ("graph sequence lengths", graph.seq_lens, rows),
-    ):
-        if not isinstance(tensor, Tensor):
-            raise _Declined(f"no {name}")
-        if tensor.shape[0] < needed:
-            raise _Declined(f"too few {name}")
+    slots = _buffer("slot mapping", getattr(metadata, "slot_mapping", None), tokens)
+    lengths = _buffer("sequence lengths", getattr(metadata, "seq_lens", None), rows)
+    positions = _buffer("positions", positions, tokens)
+    inputs_embeds = _buffer("input embeddings", inputs_embeds, tokens)
+    graph_slots = _buffer("graph slot mapping", graph.slot_mapping, rows)
+    graph_lengths = _buffer("graph sequence lengths", graph.seq_lens, rows)
     if positions.dim() != 1:
-        raise _Declined("positions have more than one dimension")
-    assert slots is not None and lengths is not None
+        raise _DeclinedError("positions have more than one dimension")
     back = torch.arange(1 - frames, 1, device=lengths.device, dtype=lengths.dtype)
     return NarrowStep(
         rows=rows,
         frames=frames,
         inputs_embeds=inputs_embeds,
         positions=positions,
-        slot_mapping=graph.slot_mapping,
-        seq_lens=graph.seq_lens,
+        slot_mapping=graph_slots,
+        seq_lens=graph_lengths,
         step_slots=slots[:tokens].view(rows, frames).clone(),
         step_positions=positions[:tokens].view(rows, frames).clone(),
         step_seq_lens=lengths[:rows, None] + back,
@@ -150,17 +144,26 @@ def _prepare(
         graph=graph,
         saved_buffers=[
             (buffer[:rows], buffer[:rows].clone())
-            for buffer in (graph.slot_mapping, positions, graph.seq_lens)
+            for buffer in (graph_slots, positions, graph_lengths)
         ],
     )
+
+
+def _buffer(name: str, value: Any, needed: int) -> Tensor:
+    """Check that `value` is a tensor with at least `needed` rows."""
+    if not isinstance(value, Tensor):
+        raise _DeclinedError(f"no {name}")
+    if value.shape[0] < needed:
+        raise _DeclinedError(f"too few {name}")
+    return value
 
 
 def _attention_metadata(forward_context: Any) -> Any:
     """Find the one metadata object that all attention layers of the step share."""
     by_layer = getattr(forward_context, "attn_metadata", None)
     if not isinstance(by_layer, Mapping) or not by_layer:
-        raise _Declined("no attention metadata by layer")
+        raise _DeclinedError("no attention metadata by layer")
     distinct = {id(metadata): metadata for metadata in by_layer.values()}
     if len(distinct) > 1:
-        raise _Declined("attention layers with different metadata")
+        raise _DeclinedError("attention layers with different metadata")
     return next(iter(distinct.values()))
