@@ -140,11 +140,8 @@ def _compare(target: Target, function: ast.FunctionDef | ast.AsyncFunctionDef) -
     if decorators & {"classmethod", "property", "cached_property"}:
         return f"{target.path} is not a plain function"
     arguments = function.args
-    ordered = [*arguments.posonlyargs, *arguments.args]
-    ordered += [arguments.vararg] if arguments.vararg else []
-    ordered += arguments.kwonlyargs
-    ordered += [arguments.kwarg] if arguments.kwarg else []
-    names = tuple(argument.arg for argument in ordered)
+    named = [*arguments.posonlyargs, *arguments.args, *arguments.kwonlyargs]
+    names = tuple(argument.arg for argument in named)
     if names == target.parameters:
         return None
     return f"{target.path} takes ({', '.join(names)}) instead of ({', '.join(target.parameters)})"

@@ -11,7 +11,20 @@ from kstep_shim.errors import KStepError
 from kstep_shim.settings import Settings
 
 # Names of modules in kstep_shim.patches, in the order in which they are applied.
-_PATCH_MODULES: tuple[str, ...] = ()
+_PATCH_MODULES: tuple[str, ...] = (
+    "stage_config",
+    "scheduler",
+    "runner",
+    "input_batch",
+    "talker",
+    "output_limits",
+    "model_forward",
+    "min_tokens",
+    "verify",
+    "parse_output",
+    "drafter",
+    "warmup",
+)
 
 PATCHES: tuple[Patch, ...]
 

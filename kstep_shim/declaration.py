@@ -47,8 +47,8 @@ class Target:
         Where the attribute lives, for example ``vllm.v1.sample.rejection_sampler`` and
         ``RejectionSampler.parse_output``. Name the class that defines it.
     parameters
-        The parameter names of the unpatched callable in order, ``self`` included, ``*`` and
-        ``**`` left out. Installation is refused when they differ. Not used for `Kind.ADDED`.
+        The parameter names of the unpatched callable in order: ``self`` included, ``*args`` and
+        ``**kwargs`` left out. The patch is refused when they differ. Not used for `Kind.ADDED`.
     wrapper
         A module-level function ``(wrapped, instance, args, kwargs)``, or, for `Kind.ADDED`, the
         very object to put on the class.

@@ -103,9 +103,11 @@ def live_problem(target: Target, owner: Any) -> str | None:
         return f"{target.path} is not a plain function but a {type(found).__name__}"
     innermost = inspect.unwrap(getattr(owner, target.name))
     try:
-        parameters = tuple(inspect.signature(innermost).parameters)
+        signature = inspect.signature(innermost).parameters.values()
     except (TypeError, ValueError) as error:
         return f"the parameters of {target.path} cannot be read: {error}"
+    variadic = (inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD)
+    parameters = tuple(entry.name for entry in signature if entry.kind not in variadic)
     if parameters != target.parameters:
         return (
             f"{target.path} takes ({', '.join(parameters)}) "

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import importlib
 import os
-from collections.abc import MutableMapping
-from multiprocessing import util
+from collections.abc import Mapping, MutableMapping
+from multiprocessing import parent_process, util
 
 from kstep_shim import guards, report
 from kstep_shim.binding import WrapperFactory
@@ -46,7 +47,7 @@ class Installation:
         self.source = source
         self.frames = settings.frames or 1
         self.refusal: str | None = None
-        self.sealed: dict[Side, int] = {}
+        self.sealed: set[Side] = set()
         self.role: str | None = None
         self.stage: int | None = None
         self._catalogue = catalogue
@@ -61,10 +62,14 @@ class Installation:
         """Say why K frames per step are not possible here, from the live objects."""
         return self.refusal if self.refusal is not None else self.ledger.problem()
 
-    def disabled_problem(self) -> str | None:
-        """Say which required patch the settings leave out."""
+    def early_problem(self, tested: Mapping[str, tuple[str, ...]]) -> str | None:
+        """Say what speaks against patching at all, before any target is imported."""
         names = [patch.name for patch in self._disabled if patch.required]
-        return f"required patch {names[0]} is left out by the settings" if names else None
+        if names:
+            return f"required patch {names[0]} is left out by the settings"
+        problem = None if self.settings.allow_untested else guards.version_problem(tested)
+        # A child was started by a head that has read the files already.
+        return self.static_problem() if problem is None and parent_process() is None else problem
 
     def static_problem(self) -> str | None:
         """Check the files of all required patches, of every side, once."""
@@ -78,15 +83,36 @@ class Installation:
             self._static = (next((f"patch {p.name}: {why}" for p, why in problems), None),)
         return self._static[0]
 
-    def seal_problem(self, side: Side, *, final: bool) -> str | None:
+    def import_waiting(self, side: Side) -> None:
+        """Import what required patches of `side` wait for: its process needs it anyway."""
+        for module in self.ledger.waiting(side) if self.refusal is None else ():
+            try:
+                importlib.import_module(module)
+            except Exception as error:
+                self.refusal = f"{module} cannot be imported: {error!r}"
+
+    def seal_problem(self, side: Side) -> str | None:
         """Say why `side` cannot be sealed, after applying what can be applied by now."""
         if self.refusal is None and side is Side.HEAD:
             # Only the head can still take K back, so it answers for its children, too.
             self.refusal = guards.carrier_problem(self._environ) or self.static_problem()
-        if self.refusal is not None:
-            return self.refusal
-        self.ledger.attach_loaded()
-        return self.ledger.problem(side, final=final)
+        if self.refusal is None:
+            self.ledger.attach_loaded()
+            self.refusal = self.ledger.problem(side)
+        return self.refusal
+
+    def seal(self, side: Side, role: str, stage: int | None) -> None:
+        """Let the wrappers of one side run."""
+        self.ledger.open(side)
+        self.sealed.add(side)
+        self.role, self.stage = role, stage
+        self.keep_report()
+
+    def uninstall_problem(self) -> str | None:
+        """Say why nothing may be taken away."""
+        if self.sealed and self.frames > 1:
+            return "this process has promised K positions per step: restart it instead"
+        return self.ledger.detach_problem()
 
     def export(self) -> None:
         """Arm the processes to come."""
@@ -116,7 +142,7 @@ class Installation:
     def report(self) -> Report:
         """Describe the installation as it is right now."""
         problem = self.problem()
-        sides = " and ".join(side.value for side in self.sealed)
+        sides = " and ".join(side.value for side in Side if side in self.sealed)
         return Report(
             active=problem is None,
             reason=problem or (f"sealed: {sides}" if sides else "installed, not sealed yet"),

@@ -80,24 +80,30 @@ class Ledger:
         """Sum up every patch of the catalogue, in its order."""
         return tuple(self.record(patch) for patch in catalogue)
 
-    def problem(self, side: Side | None = None, *, final: bool = False) -> str | None:
+    def problem(self, side: Side | None = None) -> str | None:
         """Say which required patch stands in the way.
 
-        Parameters
-        ----------
-        side
-            Only with `final`: the side whose required patches must have been applied.
-        final
-            Patches that still wait for a module count as a problem, too.
+        With `side`, the required patches of that side that still wait for a module do, too.
         """
         for patch in self._bindings:
             if not patch.required:
                 continue
             record = self.record(patch)
-            unmet = final and side in patch.sides and record.state is not State.APPLIED
+            unmet = side in patch.sides and record.state is not State.APPLIED
             if record.state in _BROKEN or unmet:
                 return f"patch {patch.name} is {record.state.lower()}: {record.reason}"
         return None
+
+    def waiting(self, side: Side) -> tuple[str, ...]:
+        """The modules that required patches of `side` wait for, alternatives left out."""
+        found = (
+            binding.target.module
+            for patch, bindings in self._bindings.items()
+            if patch.required and side in patch.sides and not patch.any_of
+            for binding in bindings
+            if binding.pending
+        )
+        return tuple(dict.fromkeys(found))
 
     def open(self, side: Side) -> None:
         """Let the wrappers of one side run."""
