@@ -10,7 +10,7 @@ import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from toy_stack import INF, ToyEngine, ToyOutput, ToyRequest
+from toy_stack import INF, ToyEngine, ToyOutput, ToyRequest, assert_same
 
 from kstep_shim import multi_frame
 from kstep_shim.frames.tail import FrameStep
@@ -21,34 +21,6 @@ def narrow_on_every_part() -> Iterator[None]:
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("KSTEP_SHIM_NARROW", "on")
         yield
-
-
-def facts(engine: ToyEngine) -> list[dict[str, Any]]:
-    """Everything that a client, the next stage or a later turn could see of each request."""
-    model = engine.model
-    return [
-        {
-            "codes": request.codes,
-            "tokens": request.output_token_ids,
-            "reason": request.reason,
-            "hidden": torch.stack(request.hidden),
-            "draws": model.draws.get(request.request_id, 0),
-            "generator": model.generators[request.request_id].get_state()
-            if request.request_id in model.generators
-            else torch.empty(0),
-        }
-        for request in engine.all
-    ]
-
-
-def assert_same(ours: ToyEngine, oracle: ToyEngine) -> None:
-    for mine, theirs in zip(facts(ours), facts(oracle), strict=True):
-        assert mine.keys() == theirs.keys()
-        for name, value in mine.items():
-            if isinstance(value, torch.Tensor):
-                assert torch.equal(value, theirs[name]), name
-            else:
-                assert value == theirs[name], name
 
 
 def both(

@@ -20,6 +20,7 @@ from kstep_shim.frames.verify import accept_frames
 
 HIDDEN, VOCAB, EOS, BLOCK = 6, 12, 11, 96
 INF = float("inf")
+PROMPT = torch.randn(VOCAB, HIDDEN, generator=torch.Generator().manual_seed(5)).double()
 
 
 class ToyOutput(NamedTuple):
@@ -139,8 +140,14 @@ class ToyGraph:
 class ToyEngine:
     """Schedules every living request for `frames` frames per step until all have ended."""
 
-    def __init__(self, requests: list[ToyRequest], frames: int = 1, narrow: bool = False) -> None:
-        self.model = ToyTalker()
+    def __init__(
+        self,
+        requests: list[ToyRequest],
+        frames: int = 1,
+        narrow: bool = False,
+        model: Any = None,
+    ) -> None:
+        self.model = model or ToyTalker()
         self.frames, self.num_spec_tokens, self.narrow = frames, frames - 1, narrow
         self.all = requests
         self.requests = {request.request_id: request for request in requests}
@@ -231,7 +238,7 @@ class ToyEngine:
         self.infos[request.request_id] = info
         base, hidden = self.blocks[request.request_id], torch.empty(0)
         for position in range(request.prompt):
-            self.inputs_embeds[0] = self.model.embedding[position % VOCAB]
+            self.inputs_embeds[0] = PROMPT[position % VOCAB]
             hidden = self.attend(0, base + position, position, base, position + 1)
         output = self.model.make_omni_output(
             hidden[None], model_intermediate_buffer=[info], request_token_spans=[(0, 1)]
@@ -310,3 +317,31 @@ class ToyEngine:
         while any(request.reason is None for request in self.all):
             self.step()
         return self
+
+
+def facts(engine: ToyEngine) -> list[dict[str, Any]]:
+    """Everything that a client, the next stage or a later turn could see of each request."""
+    model = engine.model
+    return [
+        {
+            "codes": request.codes,
+            "tokens": request.output_token_ids,
+            "reason": request.reason,
+            "hidden": torch.stack(request.hidden),
+            "draws": model.draws.get(request.request_id, 0),
+            "generator": model.generators[request.request_id].get_state()
+            if request.request_id in model.generators
+            else torch.empty(0),
+        }
+        for request in engine.all
+    ]
+
+
+def assert_same(ours: ToyEngine, oracle: ToyEngine) -> None:
+    for mine, theirs in zip(facts(ours), facts(oracle), strict=True):
+        assert mine.keys() == theirs.keys()
+        for name, value in mine.items():
+            if isinstance(value, torch.Tensor):
+                assert torch.equal(value, theirs[name]), name
+            else:
+                assert value == theirs[name], name
