@@ -112,8 +112,8 @@ class Binding:
                 return State.PENDING, ""
             return (State.DISABLED if self._owner is MISSING else State.REVERTED), ""
         module = sys.modules.get(self.target.module)
-        if module is not None and resolve_owner(self.target, module) is not self._owner:
-            return State.DISPLACED, f"{self.target.path}: the module was loaded a second time"
+        if module is not None and not self._reached_from(resolve_owner(self.target, module)):
+            return State.DISPLACED, f"{self.target.path}: the module names another object now"
         current = self._current()
         if self._mine(current):
             if self._base_changed():
@@ -142,6 +142,18 @@ class Binding:
         else:
             setattr(self._owner, self.target.name, self._raw)
         self._replacement = MISSING
+
+    def _reached_from(self, owner: Any) -> bool:
+        """Whether what the module names now still leads to the patched attribute.
+
+        vllm-ascend puts a subclass in place of the scheduler class, which inherits ours.
+        """
+        if owner is self._owner:
+            return True
+        if not (isinstance(owner, type) and issubclass(owner, self._owner)):
+            return False
+        found = inspect.getattr_static(owner, self.target.name, MISSING)
+        return any(self._mine(layer) for layer in _layers(found))
 
     def _current(self) -> Any:
         return vars(self._owner).get(self.target.name, MISSING)

@@ -28,7 +28,7 @@ def seal(wrapped: Callable[..., Any], scheduler: Any, args: Any, kwargs: Any) ->
     setattr(scheduler, _DRAFTS, drafts)
     if drafts:
         stage = scheduler.vllm_config.model_config.stage_id
-        installer.current().seal(Side.ENGINE_CORE, "engine core", stage)
+        installer.current().seal(Side.ENGINE_CORE, "engine core", stage, frames=drafts + 1)
 
 
 def drop_drafts(wrapped: Callable[..., Any], scheduler: Any, args: Any, kwargs: Any) -> Any:

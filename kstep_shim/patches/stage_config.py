@@ -16,8 +16,7 @@ def resolve_stage(wrapped: Callable[..., Any], arguments: Any, args: Any, kwargs
     Raises
     ------
     KStepError
-        The stage cannot serve K frames and ``KSTEP_SHIM_STRICT`` is set, or the configuration
-        that came out does not say what was put in.
+        The stage cannot serve K frames and ``KSTEP_SHIM_STRICT`` is set.
     """
     from kstep_shim.frames import stage
 
@@ -29,27 +28,24 @@ def resolve_stage(wrapped: Callable[..., Any], arguments: Any, args: Any, kwargs
 def _resolve(arguments: Any) -> None:
     from kstep_shim import installer
     from kstep_shim._logging import LOGGER
+    from kstep_shim.errors import KStepError
     from kstep_shim.frames import stage
 
     shim = installer.current()
-    frames, source = shim.frames_and_source()
-    plan = stage.plan_stage(arguments, frames, source)
-    refusal = plan.refusal or (shim.refusal() if plan.requested > 1 else None)
+    report = shim.status()
+    plan = stage.plan_stage(arguments, report.frames, report.source)
+    refusal = plan.refusal
     if refusal is None and plan.frames > 1:
-        refusal = shim.try_seal_head(arguments.stage_id)
+        from_yaml = plan.frames if arguments.speculative_config else None
+        try:
+            shim.seal(Side.HEAD, "head", arguments.stage_id, frames=from_yaml)
+        except KStepError as error:
+            refusal = str(error)
     if refusal is not None:
         arguments.speculative_config = None
-        shim.refuse(f"stage {arguments.stage_id} serves one frame per step: {refusal}")
-        return
-    if plan.frames > 1:
+        shim.withdraw(refusal)
+    elif plan.frames > 1:
         stage.ask_for_frames(arguments, plan.frames)
-        shim.set_frames(plan.frames, plan.source)
-        LOGGER.info(
-            "kstep_shim: stage %s runs %d frames per step (from %s), synchronous scheduling",
-            arguments.stage_id,
-            plan.frames,
-            plan.source,
-        )
         for warning in stage.stage_warnings(arguments, plan.frames):
             LOGGER.warning("kstep_shim: %s", warning)
 

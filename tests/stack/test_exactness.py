@@ -1,0 +1,73 @@
+"""K frames per step against one, on the real scheduler, worker, runner and Talker."""
+
+from __future__ import annotations
+
+import pytest
+from support import scenarios
+from support.stages import Stages
+
+from kstep_shim.demo.scenario import GraphMode, StageShape
+
+EAGER, PIECEWISE, FULL = GraphMode.EAGER, GraphMode.PIECEWISE, GraphMode.FULL_DECODE_ONLY
+
+
+@pytest.mark.parametrize(
+    ("mode", "frames"),
+    [
+        (EAGER, 2),
+        (EAGER, 3),
+        (EAGER, 8),
+        (EAGER, 16),
+        (PIECEWISE, 4),
+        (PIECEWISE, 8),
+        (FULL, 4),
+        (FULL, 13),
+    ],
+)
+def test_every_batch_equals_one_frame_per_step(
+    stages: Stages, mode: GraphMode, frames: int
+) -> None:
+    shape = StageShape(frames=frames, mode=mode)
+    outcomes = stages.compare(shape, scenarios.batches((1, 2, 4)))
+    for result in outcomes.values():
+        assert result.engaged_steps > 0
+
+
+@pytest.mark.parametrize("frames", [4])
+@pytest.mark.parametrize(
+    "cases",
+    [
+        scenarios.codec_eos,
+        scenarios.output_limits,
+        scenarios.limits_and_eos,
+        scenarios.codec_ceiling,
+    ],
+)
+def test_every_ending_at_every_offset(stages: Stages, cases, frames: int) -> None:
+    outcomes = stages.compare(StageShape(frames=frames), cases(frames))
+    assert any(result.engaged_steps for result in outcomes.values())
+
+
+@pytest.mark.parametrize("frames", [4, 8])
+def test_minimum_tokens_and_empty_speech(stages: Stages, frames: int) -> None:
+    cases = [*scenarios.minimum_tokens(), *scenarios.empty_speech()]
+    outcomes = stages.compare(StageShape(frames=frames), cases)
+    assert len(outcomes["min50-21"].requests["min50-21-a"].tokens) == 51
+    assert len(outcomes["empty50"].requests["empty50"].tokens) == 51
+
+
+def test_what_clients_send_changes_nothing(stages: Stages) -> None:
+    cases = [*scenarios.client_sampling(), *scenarios.logprobs()]
+    stages.compare(StageShape(frames=4), cases)
+
+
+def test_twenty_layers(stages: Stages) -> None:
+    stages.compare(StageShape(frames=8, layers=20), scenarios.batches((2,)))
+
+
+@pytest.mark.parametrize("frames", [2, 4, 8, 16])
+def test_a_lone_request_takes_few_steps(stages: Stages, frames: int) -> None:
+    outcome = stages.compare(StageShape(frames=frames), scenarios.batches((1,)))["batch1"]
+    tokens = len(outcome.requests["batch1-0"].tokens)
+    steps = sum(1 for step in outcome.steps if step.widths)
+    assert steps <= -(-(tokens - 1) // frames) + 2

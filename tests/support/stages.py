@@ -1,0 +1,120 @@
+"""Run miniature stages in forked processes, one per job, and remember what K=1 gave."""
+
+from __future__ import annotations
+
+import multiprocessing
+import os
+import sys
+import traceback
+from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
+from pathlib import Path
+
+from kstep_shim.demo import outcome
+from kstep_shim.demo.child import serve
+from kstep_shim.demo.outcome import Outcome, differences
+from kstep_shim.demo.scenario import Scenario, StageShape
+
+#: Runs in the child before the stage comes up: a peel, a planted fault, a disabled guard.
+Prepare = Callable[[], None]
+
+
+class StageError(AssertionError):
+    """A stage process failed; the message is what it logged."""
+
+
+def _child(
+    shape: StageShape,
+    scenarios: Sequence[Scenario],
+    path: Path,
+    prepare: Prepare | None,
+    environment: dict[str, str],
+) -> None:
+    log = os.open(path.with_suffix(".log"), os.O_WRONLY | os.O_CREAT | os.O_TRUNC)
+    os.dup2(log, 1)
+    os.dup2(log, 2)
+    os.environ.update(environment)
+    try:
+        if prepare is not None:
+            prepare()
+        serve(shape, scenarios, path)
+    except BaseException:
+        traceback.print_exc()
+        sys.stderr.flush()
+        os._exit(1)
+    sys.stdout.flush()
+    os._exit(0)
+
+
+class Stages:
+    """One per test session."""
+
+    def __init__(self, directory: Path) -> None:
+        self._directory = directory
+        self._context = multiprocessing.get_context("forkserver")
+        self._context.set_forkserver_preload(["kstep_shim.demo.preload", "support.stages"])
+        self._count = 0
+        self._baselines: dict[tuple[str, Scenario], Outcome] = {}
+
+    def serve(
+        self,
+        shape: StageShape,
+        scenarios: Sequence[Scenario],
+        prepare: Prepare | None = None,
+        timeout: float = 240.0,
+        environment: dict[str, str] | None = None,
+    ) -> dict[str, Outcome]:
+        """Outcomes by scenario name; the stage must not have called what the soft NPU lacks."""
+        self._count += 1
+        path = self._directory / f"stage-{self._count}.pt"
+        process = self._context.Process(
+            target=_child, args=(shape, tuple(scenarios), path, prepare, environment or {})
+        )
+        process.start()
+        process.join(timeout)
+        log = path.with_suffix(".log")
+        if process.is_alive():
+            process.kill()
+            process.join()
+            raise StageError(f"no end after {timeout} s\n{_tail(log)}")
+        if process.exitcode != 0:
+            raise StageError(f"exit code {process.exitcode}\n{_tail(log)}")
+        outcomes = outcome.load(path)
+        for result in outcomes.values():
+            assert result.missing == {}
+        return outcomes
+
+    def baseline(self, shape: StageShape, scenarios: Sequence[Scenario]) -> dict[str, Outcome]:
+        """K=1 with the shim off, on the same shape; computed once per scenario."""
+        stock = replace(shape, frames=1, shim=False, capture_sizes=())
+        missing = [s for s in scenarios if (repr(stock), s) not in self._baselines]
+        if missing:
+            for name, result in self.serve(stock, missing).items():
+                scenario = next(s for s in missing if s.name == name)
+                self._baselines[repr(stock), scenario] = result
+        return {s.name: self._baselines[repr(stock), s] for s in scenarios}
+
+    def compare(
+        self,
+        shape: StageShape,
+        scenarios: Sequence[Scenario],
+        prepare: Prepare | None = None,
+    ) -> dict[str, Outcome]:
+        """Serve with the shim and assert that every scenario equals K=1; returns K's outcomes."""
+        with ThreadPoolExecutor(2) as pool:
+            expected = pool.submit(self.baseline, shape, scenarios)
+            actual = pool.submit(self.serve, replace(shape, shim=True), scenarios, prepare)
+            found = {
+                name: differences(expected.result()[name], result)
+                for name, result in actual.result().items()
+            }
+        unequal = {name: what for name, what in found.items() if what}
+        assert not unequal, unequal
+        for result in actual.result().values():
+            assert result.counters.get("backstop_reached", 0) == 0
+        return actual.result()
+
+
+def _tail(log: Path) -> str:
+    return "\n".join(log.read_text().splitlines()[-60:]) if log.exists() else "(no log)"
