@@ -79,7 +79,8 @@ def _problem(target: Target) -> str | None:
         class_node, body = found, found.body
     found = _find(body, target.name)
     if target.kind is Kind.ADDED:
-        return None if found is None else f"{target.path} exists already"
+        taken = found is not None or _assigned(body, target.name)
+        return f"{target.path} exists already" if taken else None
     if isinstance(found, (ast.FunctionDef, ast.AsyncFunctionDef)):
         return _compare(target, found)
     if found is not None or _assigned(body, target.name):

@@ -15,7 +15,7 @@ from typing import Any, Final
 from kstep_shim.declaration import Kind, State, Target
 from kstep_shim.guards import MISSING, live_problem, resolve_owner
 
-# An attribute that every wrapper of this package has, whichever installer made it.
+# Every wrapper of this package names its target here, whichever installer made it.
 SHIM_MARK: Final = "_self_kstep_shim"
 
 
@@ -83,7 +83,8 @@ class Binding:
             replacement = target.wrapper
         else:
             self._original = inspect.getattr_static(owner, target.name)
-            if any(getattr(layer, SHIM_MARK, False) for layer in _layers(self._original)):
+            marks = (getattr(layer, SHIM_MARK, None) for layer in _layers(self._original))
+            if target.path in marks:
                 self._refusal = f"{target.path} is wrapped by another kstep_shim already"
                 return
             stale = next(_copies(owner, target, self._original), None)
@@ -99,7 +100,7 @@ class Binding:
 
     def refresh(self, factory: WrapperFactory) -> None:
         """Wrap again where an inherited original was replaced in the base class since."""
-        if self.attached and self._base_changed() and self._mine(self._current()):
+        if self.attached and self._mine(self._current()) and self._base() is not self._original:
             self._detach()
             self.attach(sys.modules[self.target.module], factory)
 
@@ -116,7 +117,7 @@ class Binding:
             return State.DISPLACED, f"{self.target.path}: the module names another object now"
         current = self._current()
         if self._mine(current):
-            if self._base_changed():
+            if not any(layer is self._original for layer in _layers(self._base())):
                 return State.DISPLACED, f"{self.target.path} was replaced in its base class"
             return State.APPLIED, ""
         if any(self._mine(layer) for layer in _layers(current)):
@@ -161,13 +162,12 @@ class Binding:
     def _mine(self, candidate: Any) -> bool:
         return candidate is self._replacement
 
-    def _base_changed(self) -> bool:
+    def _base(self) -> Any:
+        """The attribute that ours hides, as the base classes have it now."""
         if self._raw is not MISSING or self.target.kind is Kind.ADDED:
-            return False
-        bases = self._owner.__mro__[1:]
-        found = next((vars(base)[self.target.name] for base in bases
-                      if self.target.name in vars(base)), MISSING)  # fmt: skip
-        return found is not self._original
+            return self._original
+        found = (vars(base) for base in self._owner.__mro__[1:])
+        return next((names[self.target.name] for names in found if self.target.name in names), None)
 
 
 def _layers(outermost: Any) -> Iterator[Any]:

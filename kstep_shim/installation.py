@@ -15,7 +15,7 @@ from kstep_shim.declaration import Patch, Side
 from kstep_shim.environment import Export
 from kstep_shim.ledger import Ledger
 from kstep_shim.report import Report
-from kstep_shim.settings import Settings
+from kstep_shim.settings import Settings, check_frames
 
 
 class Installation:
@@ -82,6 +82,12 @@ class Installation:
             )
             self._static = (next((f"patch {p.name}: {why}" for p, why in problems), None),)
         return self._static[0]
+
+    def promise(self, frames: int, source: str) -> None:
+        """Record the K that a configuration has; where it is what is known, so is its source."""
+        check_frames(frames, "num_speculative_tokens + 1")
+        if frames != self.frames or source == "yaml":
+            self.frames, self.source = frames, source
 
     def import_waiting(self, side: Side) -> None:
         """Import what required patches of `side` wait for: its process needs it anyway."""

@@ -20,7 +20,6 @@ from kstep_shim.binding import SHIM_MARK, Gate
 from kstep_shim.declaration import Patch, Side, Target
 from kstep_shim.errors import KStepError
 from kstep_shim.lifecycle import Lifecycle
-from kstep_shim.settings import check_frames
 
 __all__ = ["Installer", "current"]
 
@@ -43,7 +42,7 @@ class _ShimWrapper(wrapt.FunctionWrapper):  # type: ignore[type-arg]
     def __init__(self, original: Any, target: Target, gate: Gate) -> None:
         super().__init__(original, target.wrapper, enabled=gate)
         self._self_target = target
-        setattr(self, SHIM_MARK, True)
+        setattr(self, SHIM_MARK, target.path)
 
     def __reduce_ex__(self, protocol: Any) -> tuple[Any, ...]:
         return _by_name, (self._self_target.module, self._self_target.qualname)
@@ -82,11 +81,6 @@ class Installer(Lifecycle):
             wrapt_version=wrapt.__version__,  # type: ignore[attr-defined]
         )
 
-    def frames_and_source(self) -> tuple[int, str]:
-        """Return K as far as it is known here and where it comes from; 1 when not active."""
-        report = self.status()
-        return report.frames, report.source
-
     def seal(self, side: Side, role: str, stage: int | None, *, frames: int | None = None) -> None:
         """Decide once, at construction time, whether the patches of one side run.
 
@@ -99,14 +93,16 @@ class Installer(Lifecycle):
         role, stage
             What the report calls this process.
         frames
-            K as the engine configuration has it; None keeps the resolved one.
+            K as the engine configuration has it (in the head: as the YAML has it); None keeps
+            the resolved one.
 
         Raises
         ------
         KStepError
-            The one reason why K frames per step are not possible here. In the head the caller
-            then calls `refuse` and takes stage 1 back to K=1. Anywhere else let it through: K
-            positions are promised by then, so start-up must stop.
+            `frames` is not a whole number from 1 to 16, or the one reason why K frames per step
+            are not possible here. In the head the caller then calls `withdraw` and takes stage 1
+            back to K=1. Anywhere else let it through: K positions are promised by then, so
+            start-up must stop.
         """
         installation = self._installation
         if installation is not None:
@@ -115,35 +111,13 @@ class Installer(Lifecycle):
             reason = self._reason
             if installation is not None:
                 if frames is not None:
-                    self.set_frames(frames, "engine")
+                    installation.promise(frames, "yaml" if side is Side.HEAD else "engine")
                 reason = installation.seal_problem(side) or ""
             if installation is None or reason:
                 raise KStepError(f"{role}: several frames per step are not possible: {reason}")
             level = logging.DEBUG if side in installation.sealed else logging.INFO
             installation.seal(side, role, stage)
             LOGGER.log(level, "kstep_shim: %s", installation.report().summary())
-
-    def try_seal_head(self, stage: int | None) -> str | None:
-        """Seal the head; return the reason instead of raising it."""
-        try:
-            self.seal(Side.HEAD, "head", stage)
-        except KStepError as error:
-            return str(error)
-        return None
-
-    def set_frames(self, frames: int, source: str) -> None:
-        """Record the K that counts in this process and where it comes from.
-
-        Raises
-        ------
-        KStepError
-            It is not a whole number from 1 to 16.
-        """
-        with self._lock:
-            if self._installation is not None:
-                self._installation.frames = check_frames(frames, "num_speculative_tokens + 1")
-                self._installation.source = source
-                self._installation.keep_report()
 
 
 _CURRENT = Installer()

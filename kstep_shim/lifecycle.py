@@ -96,8 +96,8 @@ class Lifecycle:
             if self._installation is not None:
                 if resolved != self._installation.settings:
                     raise KStepError(
-                        f"the shim is installed with {self._installation.settings}, so it cannot "
-                        f"be with {resolved}: uninstall() it first"
+                        "the shim is installed with other settings "
+                        f"({resolved.difference(self._installation.settings)}): uninstall() first"
                     )
                 return self.status()
             installation = self._begin(resolved, source, catalogue)
@@ -114,8 +114,8 @@ class Lifecycle:
             LOGGER.log(level, "kstep_shim: %s", installation.report())
             return self.status()
 
-    def refuse(self, reason: str) -> Report:
-        """Turn the shim off in the head: only what a refusal needs to take effect stays in place.
+    def withdraw(self, reason: str) -> Report:
+        """Turn the shim off in the head; only what a refusal needs to take effect stays.
 
         Raises
         ------

@@ -33,7 +33,7 @@ def register() -> None:
             LOGGER.error("kstep_shim: one frame per step (K=1): %s", error)
             if not current().installed:
                 # The YAML may still promise K positions; a refusal takes them back.
-                current().refuse(str(error))
+                current().withdraw(str(error))
     except Exception as error:
         # vLLM lets an exception of this callable kill the process the first time it calls it.
         if strict:

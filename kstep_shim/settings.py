@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from typing import Final, Literal, TypeVar, cast, get_args
 
 from kstep_shim.errors import KStepError
@@ -135,6 +135,18 @@ class Settings:
             allow_untested=_flag(variables, ALLOW_UNTESTED),
             status_dir=variables.get(STATUS_DIR) or None,
             debug=_flag(variables, DEBUG),
+        )
+
+    def difference(self, other: Settings) -> str:
+        """Return what differs from `other`, in words."""
+        pairs = (
+            (field.name, getattr(self, field.name), getattr(other, field.name))
+            for field in fields(self)
+        )
+        return ", ".join(
+            f"{name}={ours!r} instead of {theirs!r}"
+            for name, ours, theirs in pairs
+            if ours != theirs
         )
 
     def to_environ(self) -> dict[str, str | None]:
