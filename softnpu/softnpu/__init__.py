@@ -10,18 +10,22 @@ nothing and may be imported before torch.
 
 from __future__ import annotations
 
+from contextlib import AbstractContextManager
 from typing import TYPE_CHECKING
 
 from softnpu import counters, settings
+from softnpu.errors import HostReadError
 
 if TYPE_CHECKING:
     from softnpu.graph import NPUGraph
 
 __all__ = [
+    "HostReadError",
     "is_active",
     "kernel_calls",
     "live_graphs",
     "missing_calls",
+    "no_host",
     "set_device_name",
 ]
 __version__ = "0.1.0"
@@ -58,6 +62,13 @@ def live_graphs() -> list[NPUGraph]:
     from softnpu import graph
 
     return graph.live()
+
+
+def no_host() -> AbstractContextManager[None]:
+    """Return a block in which passing data between host and device raises ``HostReadError``."""
+    from softnpu import barrier
+
+    return barrier.no_host()
 
 
 def set_device_name(name: str) -> None:

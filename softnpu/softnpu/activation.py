@@ -9,7 +9,9 @@ import torch
 from softnpu import (
     device,
     distributed,
+    generator,
     import_hooks,
+    library,
     modules,
     operators,
     runtime,
@@ -27,6 +29,8 @@ def activate() -> None:
     settings.active = True
     triton_hook.activate()
     _prepare_torchvision()
+    library.activate(device.under_mode)
+    generator.activate()
     device.activate()
     modules.install()
     operators.override_linear()

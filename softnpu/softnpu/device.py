@@ -1,25 +1,36 @@
 """The device type ``npu``, mapped to the CPU.
 
-``torch.device("npu")`` stays a device which says ``npu``; a torch call that takes such a device
-works on the CPU.
+``torch.device("npu")`` stays a device which says ``npu``. A torch call that takes such a device
+works on the CPU, and what it makes is marked as being on the device.
 """
 
 from __future__ import annotations
 
+import functools
+import threading
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import torch
 from torch.overrides import TorchFunctionMode
-from torch.utils._device import DeviceContext
+from torch.utils._device import DeviceContext, _device_constructors
+
+from softnpu import barrier, marks, streams
+
+Call = Callable[..., Any]
 
 _CPU = torch.device("cpu")
+_OF_MARKED = torch.device("cpu", 0)
+"""The answer of a tensor on the device: usable everywhere, yet not the answer of a host tensor."""
+_DEVICE_ATTRIBUTE = torch.Tensor.device
+_CONSTRUCTORS = _device_constructors()
+_TRANSFERS = (torch.Tensor.to, torch.Tensor.cpu, torch.as_tensor, torch.asarray)
 
 
 def is_npu(device: object) -> bool:
     """Say whether ``device`` names the npu."""
     if isinstance(device, torch.device):
-        return device.type == "npu"
+        return bool(device.type == "npu" or device == _OF_MARKED)
     return isinstance(device, str) and (device == "npu" or device.startswith("npu:"))
 
 
@@ -28,70 +39,127 @@ def to_cpu(device: Any) -> Any:
     return _CPU if is_npu(device) else device
 
 
-class NpuOnCpu(TorchFunctionMode):
-    """Rewrites the device of every torch call and drops pinning.
-
-    Dynamo traces this code, hence its plain style.
-    """
+class NpuOnCpu(TorchFunctionMode):  # type: ignore[misc]
+    """Sees every torch call of a thread."""
 
     def __torch_function__(
         self,
-        func: Callable[..., Any],
+        func: Call,
         types: Sequence[type],
         args: Sequence[Any] = (),
         kwargs: Mapping[str, Any] | None = None,
     ) -> Any:
+        """Map the devices of the call. Dynamo traces into this, but not into the marks."""
         options = dict(kwargs) if kwargs else {}
         if func is torch.device:
             return func(*args, **options)
-        if _is_transfer(func, args, options):
-            # On one device torch would return the same tensor; a bus makes a copy.
-            options = {name: to_cpu(value) for name, value in options.items()}
-            source = args[0]
-            result = func(*tuple(to_cpu(value) for value in args), **options)
-            if (
-                result is source
-                or result.untyped_storage()._cdata == source.untyped_storage()._cdata
-            ):
-                return result.clone()
-            return result
-        if "device" in options:
-            options["device"] = to_cpu(options["device"])
-        if options.get("pin_memory"):
-            options["pin_memory"] = False
-        if any(is_npu(value) for value in args if not isinstance(value, torch.Tensor)):
-            args = tuple(to_cpu(value) for value in args)
         name = getattr(func, "__name__", "")
         if name == "pin_memory":
             return args[0]
         if name == "is_pinned":
             return False
+        if options.get("pin_memory"):
+            options["pin_memory"] = False
+        if torch.compiler.is_compiling():
+            return func(*_mapped(args), **_mapped_options(options))
+        return _call(func, name.partition(".")[0], args, options)
+
+
+def _mapped(args: Sequence[Any]) -> Sequence[Any]:
+    return tuple(arg if isinstance(arg, torch.Tensor) else to_cpu(arg) for arg in args)
+
+
+def _mapped_options(options: dict[str, Any]) -> dict[str, Any]:
+    if "device" in options:
+        options["device"] = to_cpu(options["device"])
+    return options
+
+
+def _call(func: Any, name: str, args: Sequence[Any], options: dict[str, Any]) -> Any:
+    """Run one call of eager code, whose ``name`` is without overload, and keep the marks."""
+    if name == "__get__":
+        if func.__self__ is _DEVICE_ATTRIBUTE and marks.is_marked(args[0]):
+            return _OF_MARKED
         return func(*args, **options)
+    target = _target(func, args, options)
+    if target is not None:
+        args, options = _mapped(args), _mapped_options(options)
+    barrier.check(name, args, options, target)
+    result = func(*args, **options)
+    if target is None:
+        new = marks.spread(args, options, marks.tensors_near((result,)))
+        if streams.waiting and (new or _writes(name, args)):
+            streams.refuse_behind_wait(name)
+        return result
+    if func in _TRANSFERS:
+        result = _moved(args[0], result, target)
+    if target == "npu":
+        marks.mark(marks.tensors_near((result,)))
+    return result
 
 
-def _is_transfer(func: Callable[..., Any], args: Sequence[Any], options: Mapping[str, Any]) -> bool:
+def _target(func: Any, args: Sequence[Any], options: dict[str, Any]) -> str | None:
+    """Return ``npu`` or ``cpu`` if the call says where its result goes."""
+    device = options.get("device")
+    if device is None:
+        device = next((arg for arg in args if isinstance(arg, torch.device) or is_npu(arg)), None)
+    if device is not None:
+        # Compiled code names the CPU wherever its source named the npu.
+        if is_npu(device) or isinstance(func, torch._ops.OpOverload):
+            return "npu"
+        return "cpu"
     if func is torch.Tensor.cpu:
-        return True
-    if func is not torch.Tensor.to:
-        return False
-    device = options.get("device", args[1] if len(args) > 1 else None)
-    return isinstance(device, torch.device) or is_npu(device) or device == "cpu"
+        return "cpu"
+    if func is torch.Tensor.to and len(args) > 1:
+        if isinstance(args[1], torch.Tensor):
+            return "npu" if marks.is_marked(args[1]) else "cpu"
+        return "cpu" if isinstance(args[1], str) else None
+    if func in _CONSTRUCTORS and torch._C._len_torch_function_stack() > 0:
+        context = torch._C._get_function_stack_at(0)
+        return "npu" if getattr(context, "on_softnpu", False) else None
+    return None
 
 
-_mode = NpuOnCpu()
+def _moved(source: Any, result: torch.Tensor, target: str) -> torch.Tensor:
+    # On one device torch returns the memory which it was given; a bus makes a copy of it.
+    if target == "npu" and marks.is_marked(source):
+        return result
+    if isinstance(source, torch.Tensor):
+        shared = marks.storage_of(source) is marks.storage_of(result)
+    else:
+        shared = True  # such as the memory of an array
+    return result.clone() if shared else result
+
+
+def _writes(name: str, args: Sequence[Any]) -> bool:
+    in_place = name == "__setitem__" or (name.endswith("_") and not name.endswith("__"))
+    return in_place and bool(args) and marks.is_marked(args[0])
+
+
+def under_mode(function: Call) -> Call:
+    """Switch the mode on again for host code which torch calls while it handles a call."""
+
+    @functools.wraps(function)
+    def wrapper(*args: Any, **kwargs: Any) -> Any:
+        depth = torch._C._len_torch_function_stack()
+        modes = (torch._C._get_function_stack_at(index) for index in range(depth))
+        if any(isinstance(mode, NpuOnCpu) for mode in modes):
+            return function(*args, **kwargs)
+        with NpuOnCpu():
+            return function(*args, **kwargs)
+
+    return wrapper
 
 
 def activate() -> None:
     """Make ``npu`` a legal device which works on the CPU."""
     torch.utils.rename_privateuse1_backend("npu")
     _map_device_contexts()
-    _map_library_kernels()
-    tensor: Any = torch.Tensor
-    tensor.npu = lambda self, *args, **kwargs: self.to("npu")
-    tensor.is_npu = property(lambda self: self.device.type == "npu")
-    module: Any = torch.nn.Module
-    module.npu = lambda self, *args, **kwargs: self.to("npu")
-    _mode.__enter__()
+    torch.Tensor.npu = lambda self, *args, **kwargs: self.to("npu")
+    torch.Tensor.is_npu = property(lambda self: self.device.type == "npu")
+    torch.nn.Module.npu = lambda self, *args, **kwargs: self.to("npu")
+    _enter_in_new_threads()
+    NpuOnCpu().__enter__()
 
 
 def _map_device_contexts() -> None:
@@ -99,31 +167,20 @@ def _map_device_contexts() -> None:
     # never sees the device.
     original = DeviceContext.__init__
 
-    def init(self: DeviceContext, device: Any) -> None:
-        original(self, to_cpu(torch.device(device)))
+    def init(self: Any, device: Any) -> None:
+        device = torch.device(device)
+        original(self, to_cpu(device))
+        self.on_softnpu = is_npu(device)
 
-    DeviceContext.__init__ = init  # type: ignore[method-assign]
-
-
-_OP_NAMESPACES = ("vllm", "vllm_ascend", "_C_ascend", "vllm_omni", "npu")
-python_ops: dict[str, Callable[..., Any]] = {}
-"""Custom ops which Python code implements, by qualified name."""
-library_impl = torch.library.Library.impl
+    DeviceContext.__init__ = init
 
 
-def _map_library_kernels() -> None:
-    def impl(
-        self: torch.library.Library,
-        op_name: Any,
-        fn: Callable[..., Any],
-        dispatch_key: str = "",
-        **options: Any,
-    ) -> Any:
-        if dispatch_key == "PrivateUse1" and self.ns in _OP_NAMESPACES:
-            name = op_name if isinstance(op_name, str) else op_name._schema.name
-            name = name if "::" in name else f"{self.ns}::{name}"
-            python_ops[name.split(".")[0]] = fn
-            dispatch_key = "CPU"
-        return library_impl(self, op_name, fn, dispatch_key, **options)
+def _enter_in_new_threads() -> None:
+    # Torch keeps modes by thread.
+    original = threading.Thread.start
 
-    torch.library.Library.impl = impl  # type: ignore[method-assign]
+    def start(self: threading.Thread) -> None:
+        self.run = under_mode(self.run)  # type: ignore[method-assign]
+        original(self)
+
+    threading.Thread.start = start  # type: ignore[method-assign]

@@ -8,7 +8,8 @@ buffers as they are at replay, and runs no code of the host.
 from __future__ import annotations
 
 import weakref
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -16,7 +17,7 @@ import torch
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves
 
-from softnpu import counters, device, streams
+from softnpu import barrier, counters, library, marks, streams
 
 _HOST_READS = frozenset(
     f"aten::{name}"
@@ -120,6 +121,12 @@ class _Reset:
         self.event.recorded = False
 
 
+@contextmanager
+def _device_work() -> Iterator[None]:
+    with torch._C.DisableTorchFunction(), barrier.forbidding():
+        yield
+
+
 class NPUGraph:
     """A captured graph."""
 
@@ -162,7 +169,7 @@ class NPUGraph:
                 while not entry.event.recorded:
                     yield
             else:
-                with torch._C.DisableTorchFunction():
+                with _device_work():
                     entry.run()
 
     def reset(self) -> None:
@@ -178,7 +185,7 @@ class NPUGraph:
         """Do nothing."""
 
 
-class _Recorder(TorchDispatchMode):
+class _Recorder(TorchDispatchMode):  # type: ignore[misc]
     """Notes each op of a capture."""
 
     def __init__(self, graph: NPUGraph) -> None:
@@ -196,14 +203,15 @@ class _Recorder(TorchDispatchMode):
         name: str = func._schema.name
         if self._graph.inside_kernel:
             return func(*args, **kwargs)
-        if name in device.python_ops:
+        if name in library.python_ops:
             # Its Python code belongs to the host: note the ops which it issues instead.
             with self:
-                return device.python_ops[name](*args, **kwargs)
+                return library.python_ops[name](*args, **kwargs)
         if name in _HOST_READS:
             raise RuntimeError(f"softnpu: {name} reads the device on the host during a capture")
         out = func(*args, **kwargs)
         results = tensors_in(out)
+        marks.spread(args, kwargs, results)
         if func._schema.is_mutable:
             self._graph.tape.append(Call(func, args, kwargs, []))
         elif name.startswith(_ALLOCATIONS):
@@ -226,7 +234,7 @@ class graph:  # noqa: N801 - the name of torch_npu
         self, npu_graph: NPUGraph, pool: object = None, stream: object = None, **options: object
     ) -> None:
         self._graph = npu_graph
-        self._recorder = _Recorder(npu_graph)
+        self._stack = ExitStack()
 
     def __enter__(self) -> None:
         global _capturing
@@ -234,12 +242,13 @@ class graph:  # noqa: N801 - the name of torch_npu
             raise RuntimeError("softnpu: a capture inside a capture")
         counters.kernels["graph.capture"] += 1
         _capturing = self._graph
-        self._recorder.__enter__()
+        self._stack.enter_context(barrier.forbidding(reads="during a capture"))
+        self._stack.enter_context(_Recorder(self._graph))
 
     def __exit__(self, *exc_info: Any) -> None:
         global _capturing
         _capturing = None
-        self._recorder.__exit__(*exc_info)
+        self._stack.close()
 
 
 def is_capturing() -> bool:
@@ -257,16 +266,27 @@ def run_kernel(function: Callable[..., Any], args: Sequence[Any], kwargs: Mappin
     if _updating is not None:
         _updating.pending.append(Call(function, args, kwargs, []))
         return None
-    graph = _capturing
-    if graph is None or graph.inside_kernel:
-        return function(*args, **kwargs)
-    graph.inside_kernel = True
+    if streams.waiting:
+        streams.refuse_behind_wait(function.__name__)
+    if _capturing is None or _capturing.inside_kernel:
+        return _run_now(function, args, kwargs)[0]
+    _capturing.inside_kernel = True
     try:
-        out = function(*args, **kwargs)
+        out, results = _run_now(function, args, kwargs)
     finally:
-        graph.inside_kernel = False
-    graph.add(Call(function, args, kwargs, tensors_in(out)))
+        _capturing.inside_kernel = False
+    _capturing.add(Call(function, args, kwargs, results))
     return out
+
+
+def _run_now(
+    function: Callable[..., Any], args: Sequence[Any], kwargs: Mapping[str, Any]
+) -> tuple[Any, list[torch.Tensor]]:
+    with _device_work():
+        out = function(*args, **kwargs)
+    results = tensors_in(out)
+    marks.spread(args, kwargs, results)
+    return out, results
 
 
 def task_group_begin(stream: streams.Stream) -> None:

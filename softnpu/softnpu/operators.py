@@ -9,12 +9,15 @@ from typing import Any
 
 import torch
 
-from softnpu import counters, device, graph
+from softnpu import counters, graph, library
 from softnpu.kernels import attention, cache, linear, norms, rotary, sampling
 
 Kernel = Callable[..., Any]
 
 _libraries: list[torch.library.Library] = []
+
+
+_HOST_ARGUMENTS = ("actual_seq_lengths", "actual_seq_lengths_kv", "context_lens")
 
 
 def opaque(name: str, function: Kernel) -> Kernel:
@@ -23,6 +26,10 @@ def opaque(name: str, function: Kernel) -> Kernel:
     @functools.wraps(function)
     def kernel(*args: Any, **kwargs: Any) -> Any:
         counters.kernels[name] += 1
+        for argument in _HOST_ARGUMENTS:
+            # The device takes these by value, when the kernel is issued.
+            if isinstance(kwargs.get(argument), torch.Tensor):
+                kwargs[argument] = kwargs[argument].tolist()
         return graph.run_kernel(function, args, kwargs)
 
     return kernel
@@ -67,9 +74,9 @@ def functions() -> dict[str, Any]:
 
 def _define_compiled_ops() -> dict[str, Any]:
     """Define the kernels which compiled code calls: real ops, which dynamo does not trace into."""
-    library = torch.library.Library("npu", "DEF")
-    _libraries.append(library)
-    ops: dict[str, tuple[str, Kernel, Kernel]] = {
+    ops = torch.library.Library("npu", "DEF")
+    _libraries.append(ops)
+    definitions: dict[str, tuple[str, Kernel, Kernel]] = {
         "npu_rms_norm": (
             "(Tensor self, Tensor gamma, float epsilon=1e-06) -> (Tensor, Tensor)",
             norms.rms_norm,
@@ -86,11 +93,11 @@ def _define_compiled_ops() -> dict[str, Any]:
             lambda x, dim=-1: x.new_empty((*x.shape[:-1], x.shape[-1] // 2)),
         ),
     }
-    for name, (signature, kernel, meta) in ops.items():
-        library.define(name + signature)
-        device.library_impl(library, name, _counted(name, kernel), "CPU")
-        device.library_impl(library, name, meta, "Meta")
-    return {name: getattr(torch.ops.npu, name) for name in ops}
+    for name, (signature, kernel, meta) in definitions.items():
+        ops.define(name + signature)
+        library.implement(ops, name, _counted(name, kernel), "CPU")
+        library.implement(ops, name, meta, "Meta")
+    return {name: getattr(torch.ops.npu, name) for name in definitions}
 
 
 def _rstd(x: torch.Tensor) -> torch.Tensor:
@@ -107,8 +114,8 @@ def _counted(name: str, kernel: Kernel) -> Kernel:
 
 def override_linear() -> None:
     """Make the matrix products of torch on the CPU independent of the batch."""
-    library = torch.library.Library("aten", "IMPL")
-    _libraries.append(library)
+    ops = torch.library.Library("aten", "IMPL")
+    _libraries.append(ops)
     with warnings.catch_warnings():
         warnings.filterwarnings("ignore", "Warning only once for all operators")
         for name, kernel in {
@@ -118,4 +125,4 @@ def override_linear() -> None:
             "addmm_": linear.addmm_,
             "addmm.out": linear.addmm_out,
         }.items():
-            device.library_impl(library, name, kernel, "CPU", allow_override=True)
+            library.implement(ops, name, kernel, "CPU", allow_override=True)

@@ -20,6 +20,9 @@ _streams: weakref.WeakSet[Stream] = weakref.WeakSet()
 Work = Generator[None, None, None]
 _DONE = object()
 
+waiting: weakref.WeakSet[Stream] = weakref.WeakSet()
+"""Streams in which a replay waits for an event."""
+
 
 class Stream:
     """A queue of replays."""
@@ -48,8 +51,10 @@ class Stream:
             with torch.inference_mode():
                 done = next(self._queue[0], _DONE) is _DONE
             if not done:
+                waiting.add(self)
                 return False
             self._queue.popleft()
+        waiting.discard(self)
         return True
 
     def query(self) -> bool:
@@ -146,6 +151,18 @@ def stream(stream: Stream | None) -> Iterator[None]:
         return
     with stream:
         yield
+
+
+def refuse_behind_wait(name: str) -> None:
+    """Raise if work is issued to a stream in which a replay waits.
+
+    A device would queue it, but here it would overtake the replay.
+    """
+    if current_stream() in waiting:
+        raise RuntimeError(
+            f"softnpu: {name} is issued behind a graph which waits for an ExternalEvent; "
+            "record the event first"
+        )
 
 
 def advance_all() -> None:

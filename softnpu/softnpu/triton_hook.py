@@ -8,8 +8,9 @@ from __future__ import annotations
 
 import os
 from types import ModuleType
+from typing import Any
 
-from softnpu import import_hooks
+from softnpu import graph, import_hooks
 
 _MODULES = ("vllm_ascend.ops.triton.compute_slot_mapping",)
 
@@ -28,13 +29,25 @@ def interpret(module_name: str) -> None:
 
 
 def _with_real_triton(execute: import_hooks.Execute, module: ModuleType) -> None:
-    import triton
-    import triton.language as tl
+    import triton  # type: ignore[import-untyped]
+    import triton.language as tl  # type: ignore[import-untyped]
     import vllm.triton_utils as utils
+    from triton.runtime.interpreter import GridExecutor  # type: ignore[import-untyped]
 
+    if GridExecutor.__call__ is not _launch:
+        _interpreted.append(GridExecutor.__call__)
+        GridExecutor.__call__ = _launch
     placeholders = utils.triton, utils.tl
     utils.triton, utils.tl = triton, tl
     try:
         execute(module)
     finally:
         utils.triton, utils.tl = placeholders
+
+
+_interpreted: list[Any] = []
+
+
+def _launch(executor: Any, *args: Any, **kwargs: Any) -> Any:
+    """Run a Triton kernel as a kernel of the device."""
+    return graph.run_kernel(_interpreted[0], (executor, *args), kwargs)
