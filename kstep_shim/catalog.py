@@ -14,6 +14,7 @@ from kstep_shim.settings import Settings
 _PATCH_MODULES: tuple[str, ...] = (
     "stage_config",
     "scheduler",
+    "hand_over",
     "runner",
     "input_batch",
     "talker",

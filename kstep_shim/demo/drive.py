@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 from kstep_shim.demo.outcome import Outcome, RequestOutcome, StepRecord
 from kstep_shim.demo.scenario import RequestSpec, Scenario
 from kstep_shim.demo.stage import model_runner, talker_wrapper
+from kstep_shim.demo.vocoder import VocoderEnd, external_id
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -26,8 +27,11 @@ class Driver:
         self._talker = talker_wrapper(engine).talker
         self._eos_frames: dict[str, int] = {}
         self._scheduled: Any = None
+        self._payloads: dict[str, Any] = {}
         self._force_codec_eos()
         self._record_schedules()
+        self._record_outputs()
+        self._vocoder = VocoderEnd(self._scheduler.chunk_transfer_adapter)
 
     def run(self, scenario: Scenario, progress: Callable[[int], None] | None = None) -> Outcome:
         """Serve every request of `scenario` to its end."""
@@ -70,6 +74,9 @@ class Driver:
             for output in batch.outputs:
                 self._collect(output, output.request_id in prefilling)
                 finished += output.finish_reason is not None
+        for name, payloads in self._vocoder.receive().items():
+            if name in self._outcome.requests:
+                self._outcome.requests[name].payloads.extend(payloads)
         drafts = {} if self._scheduled is None else self._scheduled[1]
         self._outcome.steps.append(
             StepRecord(
@@ -86,7 +93,7 @@ class Driver:
         request = self._outcome.requests.get(output.request_id)
         if request is None:
             return
-        payload = output.multimodal_output or {}
+        payload = self._payloads.get(output.request_id) or {}
         accepted = len(output.new_token_ids)
         hidden = payload.get("hidden")
         if hidden is not None and accepted:
@@ -126,6 +133,18 @@ class Driver:
 
         self._scheduler.schedule = recording
 
+    def _record_outputs(self) -> None:
+        """Keep what the runner returned: with a vocoder stage the engine's outputs omit it."""
+        update = self._scheduler.update_from_output
+
+        def recording(scheduler_output: Any, runner_output: Any) -> Any:
+            # A step that only retires requests returns vLLM's plain output.
+            rows = getattr(runner_output, "inter_stage_outputs", None) or ()
+            self._payloads = dict(zip(runner_output.req_ids, rows, strict=False))
+            return update(scheduler_output, runner_output)
+
+        self._scheduler.update_from_output = recording
+
     def _force_codec_eos(self) -> None:
         """Let a scenario say at which frame the codec ends; the random draw is spent as usual."""
         sample = self._talker._sample_audio_code
@@ -157,6 +176,7 @@ def build_request(spec: RequestSpec) -> Any:
     options.update(spec.sampling)
     return OmniRequest(
         request_id=spec.request_id,
+        external_req_id=external_id(spec.request_id),
         prompt_token_ids=[0] * (spec.condition + 2),
         sampling_params=SamplingParams(
             min_tokens=spec.min_tokens,

@@ -14,8 +14,9 @@ if TYPE_CHECKING:
 class RequestOutcome:
     """One request: codec ids, engine tokens, endings, and the hidden row of every delivered frame.
 
-    ``payloads`` lists the non-empty codec deltas in the order in which they left the stage, joined
-    per request; ``hidden`` has one ``[1, hidden_size]`` row per engine token.
+    ``payloads`` lists what the vocoder stage received, in order; ``hidden`` has one
+    ``[1, hidden_size]`` row per engine token; ``draws`` is a digest of the codec's generator at
+    the end, so it tells whether as many random numbers were used.
     """
 
     codes: list[int] = field(default_factory=list)

@@ -20,7 +20,8 @@ class StageShape:
     """Shape of the Talker stage.
 
     ``frames`` is what the deployment asks for through ``speculative_config`` (1 = none);
-    ``shim`` tells whether kstep_shim is installed in the process that runs the stage.
+    ``shim`` tells whether kstep_shim is installed in the process that runs the stage;
+    ``chunk_frames`` is the vocoder window (``codec_chunk_frames``).
     """
 
     frames: int = 1
@@ -30,6 +31,7 @@ class StageShape:
     max_num_seqs: int = 4
     max_model_len: int = 1024
     max_num_batched_tokens: int = 1024
+    chunk_frames: int = 25
     dtype: str = "float32"
     capture_sizes: tuple[int, ...] = ()
     engine_args: dict[str, Any] = field(default_factory=dict)

@@ -17,6 +17,7 @@ if TYPE_CHECKING:
 
 TINY = Path(__file__).parent / "tiny"
 WEIGHT_SEED = 1234
+PROCESSORS = "vllm_omni.model_executor.stage_input_processors.minicpmo_4_5_omni"
 
 #: What a process needs before torch is imported. One engine per process, no network, no disk cache
 #: (a compile cache would be shared between runs that must not know of each other).
@@ -98,6 +99,16 @@ def engine_arguments(shape: StageShape) -> dict[str, Any]:
         "async_scheduling": False,
         "scheduler_cls": "vllm_omni.core.sched.omni_ar_scheduler.OmniARScheduler",
         "limit_mm_per_prompt": {"image": 0, "video": 0, "audio": 0},
+        "async_chunk": True,
+        "custom_process_next_stage_input_func": f"{PROCESSORS}.tts2code2wav_async_chunk",
+        "stage_connector_spec": {
+            "name": "SharedMemoryConnector",
+            "extra": {
+                "role": "sender",
+                "codec_chunk_frames": shape.chunk_frames,
+                "codec_left_context_frames": 3,
+            },
+        },
         # Fusion passes need compiled device kernels, which the soft NPU does not have.
         "additional_config": {
             "ascend_compilation_config": {

@@ -8,6 +8,7 @@ from typing import Any
 from kstep_shim.counters import counters
 from kstep_shim.declaration import Patch, Side, Target
 from kstep_shim.frames import schedule
+from kstep_shim.frames.hand_over import book_tokens
 
 _DRAFTS = "_kstep_shim_drafts"
 
@@ -63,16 +64,24 @@ def align_drafts(wrapped: Callable[..., Any], scheduler: Any, args: Any, kwargs:
     return result
 
 
-def settle_empty_rows(wrapped: Callable[..., Any], scheduler: Any, args: Any, kwargs: Any) -> Any:
-    """Roll back requests whose row came back empty, before the stock accounting skips them."""
+def book_step(wrapped: Callable[..., Any], scheduler: Any, args: Any, kwargs: Any) -> Any:
+    """Note what each request had before the step, and roll back rows that came back empty.
+
+    The stock accounting skips an empty row, and the hand-over needs the count from before.
+    """
     if getattr(scheduler, _DRAFTS, 0):
-        _settle(scheduler, *args, **kwargs)
+        _book(scheduler, *args, **kwargs)
     return wrapped(*args, **kwargs)
 
 
-def _settle(scheduler: Any, scheduler_output: Any, model_runner_output: Any) -> None:
+def _book(scheduler: Any, scheduler_output: Any, model_runner_output: Any) -> None:
     from kstep_shim._logging import LOGGER
 
+    sampled, index = model_runner_output.sampled_token_ids, model_runner_output.req_id_to_index
+    for name in scheduler_output.num_scheduled_tokens:
+        request = scheduler.requests.get(name)
+        if request is not None and not request.is_finished():
+            book_tokens(request, len(sampled[index[name]]) if sampled else 0)
     settled = schedule.settle_empty_rows(scheduler, scheduler_output, model_runner_output)
     if settled:
         counters().increment("rows_rolled_back", len(settled))
@@ -120,7 +129,7 @@ PATCH = Patch(
             module=_OMNI,
             qualname="OmniARScheduler.update_from_output",
             parameters=("self", "scheduler_output", "model_runner_output"),
-            wrapper=settle_empty_rows,
+            wrapper=book_step,
         ),
     ),
     sides=frozenset({Side.ENGINE_CORE}),

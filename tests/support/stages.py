@@ -55,7 +55,7 @@ class Stages:
         self._context = multiprocessing.get_context("forkserver")
         self._context.set_forkserver_preload(["kstep_shim.demo.preload", "support.stages"])
         self._count = 0
-        self._baselines: dict[tuple[str, Scenario], Outcome] = {}
+        self._baselines: dict[tuple[str, str], Outcome] = {}
 
     def serve(
         self,
@@ -88,12 +88,12 @@ class Stages:
     def baseline(self, shape: StageShape, scenarios: Sequence[Scenario]) -> dict[str, Outcome]:
         """K=1 with the shim off, on the same shape; computed once per scenario."""
         stock = replace(shape, frames=1, shim=False, capture_sizes=())
-        missing = [s for s in scenarios if (repr(stock), s) not in self._baselines]
+        missing = [s for s in scenarios if (repr(stock), repr(s)) not in self._baselines]
         if missing:
             for name, result in self.serve(stock, missing).items():
                 scenario = next(s for s in missing if s.name == name)
-                self._baselines[repr(stock), scenario] = result
-        return {s.name: self._baselines[repr(stock), s] for s in scenarios}
+                self._baselines[repr(stock), repr(scenario)] = result
+        return {s.name: self._baselines[repr(stock), repr(s)] for s in scenarios}
 
     def compare(
         self,

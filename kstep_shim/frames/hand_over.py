@@ -1,0 +1,79 @@
+"""Handing a step's frames to the vocoder stage as K single-frame steps would have.
+
+The stage-2 processor decides by the request's live state when to flush, on another thread. Given K
+frames at once after a finish, it would cut other windows than with one frame per step, or lose the
+frames behind the first flush. So every engine token becomes one hand-over, each with the request
+as it was at that token: unfinished, but for the last.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+_BOOKED = "_kstep_shim_booked"
+_CODES = "codes.audio"
+_HIDDEN = "hidden"
+_FINISHED = "meta.finished"
+
+
+class RequestAtToken:
+    """A request whose ending is frozen; everything else is the live request's."""
+
+    def __init__(self, request: Any, status: Any, finished: bool) -> None:
+        self._request = request
+        self._finished = finished
+        self.status = status
+
+    def is_finished(self) -> bool:
+        """Whether the request had ended at this token."""
+        return self._finished
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._request, name)
+
+
+def book_tokens(request: Any, sampled: int) -> None:
+    """Note, before the engine counts a step, what it had and what came back for `request`."""
+    setattr(request, _BOOKED, (request.status, request.num_output_tokens, sampled))
+
+
+def take_booking(request: Any) -> tuple[Any, int] | None:
+    """Status before the step, and tokens that the engine accepted in it; ``None`` if not booked.
+
+    A segment's end clears the request's tokens before they can be counted; there the step's own
+    ids, which end with the first stop, and the limit say how many were accepted.
+    """
+    booking = vars(request).pop(_BOOKED, None)
+    if booking is None:
+        return None
+    status, before, sampled = booking
+    accepted = request.num_output_tokens - before
+    if accepted < 0 or (accepted == 0 and sampled):
+        accepted = min(sampled, request.max_tokens - before)
+    return status, accepted
+
+
+def split_by_token(payload: Mapping[str, Any], tokens: int) -> Iterator[dict[str, Any]]:
+    """One payload per accepted token: its code or none, its hidden row, its finished flag.
+
+    Parameters
+    ----------
+    payload : Mapping[str, Any]
+        The step's flattened output of one request: ``codes.audio`` ``[n, 1]``, ``hidden``
+        ``[K, width]``, ``meta.finished`` 0-d; other keys are repeated.
+    tokens : int
+        Accepted tokens, at least 1. Codes come first; the codec's end has none.
+    """
+    codes, hidden = payload.get(_CODES), payload.get(_HIDDEN)
+    count = 0 if codes is None else int(codes.shape[0])
+    last_code = min(count, tokens - 1)
+    for token in range(tokens):
+        part = dict(payload)
+        if codes is not None:
+            part[_CODES] = codes[token : token + 1]
+        if hidden is not None and hidden.shape[0] >= tokens:
+            part[_HIDDEN] = hidden[token : token + 1]
+        if token != last_code and _FINISHED in part:
+            part[_FINISHED] = part[_FINISHED].new_zeros(())
+        yield part

@@ -1,0 +1,57 @@
+"""Hand-over: send a step's frames to the vocoder stage token by token."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from kstep_shim.declaration import Patch, Side, Target
+from kstep_shim.frames import hand_over
+
+
+def send_by_token(wrapped: Callable[..., Any], adapter: Any, args: Any, kwargs: Any) -> None:
+    """Enqueue one task per engine token of an armed Talker's request; others as they are."""
+    _send(wrapped, *args, **kwargs)
+
+
+def _send(
+    wrapped: Callable[..., Any],
+    multimodal_output: Any = None,
+    request: Any = None,
+    is_segment_finished: bool = False,
+) -> None:
+    booking = hand_over.take_booking(request)
+    if booking is None:
+        wrapped(multimodal_output, request, is_segment_finished)
+        return
+    status, tokens = booking
+    finished = request.is_finished()
+    if tokens > 1 and multimodal_output is not None:
+        parts = list(hand_over.split_by_token(multimodal_output, tokens))
+    else:
+        parts = [multimodal_output]
+    for part in parts[:-1]:
+        wrapped(part, hand_over.RequestAtToken(request, status, False), False)
+    last = hand_over.RequestAtToken(request, request.status, finished)
+    wrapped(parts[-1], last, is_segment_finished)
+
+
+PATCH = Patch(
+    name="hand_over",
+    summary="send frames to the vocoder stage as K single-frame steps would",
+    targets=(
+        Target(
+            distribution="vllm-omni",
+            module=(
+                "vllm_omni.distributed.omni_connectors.transfer_adapter.chunk_transfer_adapter"
+            ),
+            qualname="OmniChunkTransferAdapter.save_async",
+            parameters=("self", "multimodal_output", "request", "is_segment_finished"),
+            wrapper=send_by_token,
+        ),
+    ),
+    sides=frozenset({Side.ENGINE_CORE}),
+    why="The vocoder's windows depend on how many frames come at once and on a live flag.",
+    how="Splits the step's output by token and freezes the request's ending for each.",
+    remove_when="the hand-over takes several frames and carries the ending with them.",
+)
