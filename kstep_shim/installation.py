@@ -56,6 +56,7 @@ class Installation:
         self._environ = environ
         self._export = Export(environ)
         self._static: tuple[str | None] | None = None
+        self._off = False
         self._exit: util.Finalize | None = None
 
     def problem(self) -> str | None:
@@ -124,11 +125,16 @@ class Installation:
         """Arm the processes to come."""
         self._export.write(self.settings.to_environ())
 
-    def turn_off(self, reason: str) -> None:
-        """Refuse: leave only the decision points in place, and arm nobody any more."""
-        self.refusal = reason
+    def turn_off(self, reason: str) -> bool:
+        """Refuse: leave only the decision points in place, and arm nobody any more.
+
+        Returns whether that is news; the first reason is the one that counts.
+        """
+        self.refusal = self.refusal or reason
+        news, self._off = not self._off, True
         self.ledger.retire(keep_before_seal=True)
         self._export.restore()
+        return news
 
     def end(self) -> None:
         """Take everything away."""

@@ -114,8 +114,10 @@ class Lifecycle:
             LOGGER.log(level, "kstep_shim: %s", installation.report())
             return self.status()
 
-    def withdraw(self, reason: str) -> Report:
+    def withdraw(self, reason: str, *, level: int = logging.WARNING) -> Report:
         """Turn the shim off in the head; only what a refusal needs to take effect stays.
+
+        The reason is logged once, at `level`.
 
         Raises
         ------
@@ -125,7 +127,7 @@ class Lifecycle:
         catalogue = self._catalogue()
         with self._lock:
             installation = self._installation or self._begin(Settings(), "inactive", catalogue)
-            self._turn_off(installation, reason)
+            self._turn_off(installation, reason, level)
             return self.status()
 
     def uninstall(self) -> Report:
@@ -177,12 +179,14 @@ class Lifecycle:
         installation.end()
         self._installation, self._last = None, installation
 
-    def _turn_off(self, installation: Installation, reason: str) -> None:
+    def _turn_off(
+        self, installation: Installation, reason: str, level: int = logging.WARNING
+    ) -> None:
         if installation.settings.strict:
             raise KStepError(f"the shim refuses, and KSTEP_SHIM_STRICT is on: {reason}")
-        installation.turn_off(reason)
-        LOGGER.warning("kstep_shim: one frame per step (K=1): %s", reason)
-        self._apply(installation)
+        if installation.turn_off(reason):
+            LOGGER.log(level, "kstep_shim: one frame per step (K=1): %s", installation.refusal)
+            self._apply(installation)
 
     def _apply(self, installation: Installation) -> str | None:
         problem = guards.wrapt_problem(self._wrapt_version)
