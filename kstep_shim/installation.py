@@ -104,7 +104,8 @@ class Installation:
             # Only the head can still take K back, so it answers for its children, too.
             self.refusal = guards.carrier_problem(self._environ) or self.static_problem()
         if self.refusal is None:
-            self.ledger.attach_loaded()
+            self.ledger.catch_up()
+            self.ledger.refresh()
             self.refusal = self.ledger.problem(side)
         return self.refusal
 
@@ -153,6 +154,7 @@ class Installation:
 
     def report(self) -> Report:
         """Describe the installation as it is right now."""
+        self.ledger.catch_up()
         problem = self.problem()
         sides = " and ".join(side.value for side in Side if side in self.sealed)
         return Report(

@@ -50,13 +50,21 @@ class Ledger:
                     binding.attach(module, self._factory, late=late)
                     binding.gate.open |= bool(self._open & patch.sides) and binding.attached
 
-    def attach_loaded(self) -> None:
-        """Apply what waits for modules that are there, and wrap again what a base class lost."""
-        for binding in self._all():
-            module = loaded(binding.target.module)
+    def catch_up(self) -> None:
+        """Apply what waits for modules that are there all the same.
+
+        An import that was past the finders, but not in `sys.modules` yet, when the hook for its
+        module was registered goes unnoticed, so everybody who looks applies what he finds.
+        """
+        for name in self.modules:
+            module = loaded(name)
             if module is not None:
                 self.attach(module)
-                binding.refresh(self._factory)
+
+    def refresh(self) -> None:
+        """Wrap again where a base class has replaced what an inherited target wraps."""
+        for binding in self._all():
+            binding.refresh(self._factory)
 
     def record(self, patch: Patch) -> PatchRecord:
         """Sum up one patch from the live state of its targets."""

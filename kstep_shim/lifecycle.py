@@ -207,6 +207,8 @@ class Lifecycle:
                 late = self._applying_in == threading.get_ident()
                 before = installation.problem()
                 installation.ledger.attach(module, late=late)
+                if not late:
+                    installation.ledger.catch_up()
                 after = installation.problem()
                 if after not in (None, before) and not late:
                     LOGGER.warning("kstep_shim: %s", after)
