@@ -54,6 +54,8 @@ def single_frame_step_reason(scheduler: Any, drafts: int) -> str | None:
     for request in running:
         behind = request.num_tokens - request.num_computed_tokens
         if behind <= 0:
+            if request.spec_token_ids:
+                return "drafts without a token to decode"
             continue
         if behind > 1:
             return "uneven progress"

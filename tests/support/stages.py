@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import itertools
 import multiprocessing
 import os
+import pickle
 import sys
 import traceback
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 from kstep_shim.demo import outcome
 from kstep_shim.demo.child import serve
@@ -47,14 +50,27 @@ def _child(
     os._exit(0)
 
 
+def _call(function: Callable[[], Any], path: Path) -> None:
+    log = os.open(path.with_suffix(".log"), os.O_WRONLY | os.O_CREAT | os.O_TRUNC)
+    os.dup2(log, 1)
+    os.dup2(log, 2)
+    try:
+        path.write_bytes(pickle.dumps(function()))
+    except BaseException:
+        traceback.print_exc()
+        sys.stderr.flush()
+        os._exit(1)
+    os._exit(0)
+
+
 class Stages:
     """One per test session."""
 
     def __init__(self, directory: Path) -> None:
         self._directory = directory
         self._context = multiprocessing.get_context("forkserver")
-        self._context.set_forkserver_preload(["kstep_shim.demo.preload", "support.stages"])
-        self._count = 0
+        self._context.set_forkserver_preload(["kstep_shim.demo.preload"])
+        self._numbers = itertools.count()
         self._baselines: dict[tuple[str, str], Outcome] = {}
 
     def serve(
@@ -66,11 +82,21 @@ class Stages:
         environment: dict[str, str] | None = None,
     ) -> dict[str, Outcome]:
         """Outcomes by scenario name; the stage must not have called what the soft NPU lacks."""
-        self._count += 1
-        path = self._directory / f"stage-{self._count}.pt"
-        process = self._context.Process(
-            target=_child, args=(shape, tuple(scenarios), path, prepare, environment or {})
-        )
+        path = self._directory / f"stage-{next(self._numbers)}.pt"
+        arguments = (shape, tuple(scenarios), path, prepare, environment or {})
+        self._run(self._context.Process(target=_child, args=arguments), path, timeout)
+        outcomes = outcome.load(path)
+        for result in outcomes.values():
+            assert result.missing == {}
+        return outcomes
+
+    def call(self, function: Callable[[], Any], timeout: float = 240.0) -> Any:
+        """What a module-level function returns in a fresh process with the stack imported."""
+        path = self._directory / f"call-{next(self._numbers)}.pickle"
+        self._run(self._context.Process(target=_call, args=(function, path)), path, timeout)
+        return pickle.loads(path.read_bytes())
+
+    def _run(self, process: Any, path: Path, timeout: float) -> None:
         process.start()
         process.join(timeout)
         log = path.with_suffix(".log")
@@ -80,10 +106,6 @@ class Stages:
             raise StageError(f"no end after {timeout} s\n{_tail(log)}")
         if process.exitcode != 0:
             raise StageError(f"exit code {process.exitcode}\n{_tail(log)}")
-        outcomes = outcome.load(path)
-        for result in outcomes.values():
-            assert result.missing == {}
-        return outcomes
 
     def baseline(self, shape: StageShape, scenarios: Sequence[Scenario]) -> dict[str, Outcome]:
         """K=1 with the shim off, on the same shape; computed once per scenario."""
