@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import pytest
-from support import scenarios
+from support import enpu, scenarios
 from support.stages import Stages
 
 from kstep_shim.demo.scenario import GraphMode, StageShape
@@ -31,6 +33,33 @@ def test_every_batch_equals_one_frame_per_step(
     outcomes = stages.compare(shape, scenarios.batches((1, 2, 4)))
     for result in outcomes.values():
         assert result.engaged_steps > 0
+
+
+@pytest.mark.parametrize(
+    ("mode", "sizes"), [(PIECEWISE, (3, 16)), (FULL, (8, 16))], ids=["piecewise", "full"]
+)
+def test_padded_graph_sizes(stages: Stages, mode: GraphMode, sizes: tuple[int, ...]) -> None:
+    shape = StageShape(frames=4, mode=mode, capture_sizes=sizes)
+    stages.compare(shape, scenarios.batches((1, 2, 3)))
+
+
+def test_parameter_update_before_each_replay(stages: Stages) -> None:
+    shape = StageShape(frames=4, mode=FULL)
+    cases = scenarios.batches((2,))
+    outcomes = stages.compare(shape, cases, prepare=enpu.update_before_replay)
+    assert outcomes["batch2"].engaged_steps > 0
+
+
+def test_the_end_of_the_context(stages: Stages) -> None:
+    shape = StageShape(frames=4, max_model_len=32)
+    outcomes = stages.compare(shape, scenarios.context_edge())
+    assert outcomes["edge"].requests["edge-a"].finish_reason == "length"
+
+
+@pytest.mark.parametrize("budget", [16, 15, 10, 5])
+def test_a_small_token_budget(stages: Stages, budget: int) -> None:
+    shape = StageShape(frames=4, max_num_batched_tokens=budget)
+    stages.compare(shape, scenarios.batches((4,)))
 
 
 @pytest.mark.parametrize("frames", [4])
@@ -71,3 +100,22 @@ def test_a_lone_request_takes_few_steps(stages: Stages, frames: int) -> None:
     tokens = len(outcome.requests["batch1-0"].tokens)
     steps = sum(1 for step in outcome.steps if step.widths)
     assert steps <= -(-(tokens - 1) // frames) + 2
+
+
+@pytest.mark.parametrize("frames", [4, 8])
+def test_a_batch_of_four_stays_engaged(
+    stages: Stages, frames: int, record_property: Callable[[str, object], None]
+) -> None:
+    outcome = stages.compare(StageShape(frames=frames), scenarios.batches((4,)))["batch4"]
+    last_admission = max(i for i, step in enumerate(outcome.steps) if step.prefill)
+    first_finish = min(i for i, step in enumerate(outcome.steps) if step.finished)
+    counted = [
+        step
+        for step in outcome.steps[last_admission + 1 : first_finish]
+        if not step.prefill and not step.waiting and len(step.widths) >= 2
+    ]
+    engaged = sum(1 for step in counted if set(step.widths.values()) == {frames})
+    record_property("engaged", f"{engaged} of {len(counted)}")
+    print(f"K={frames}: {engaged} of {len(counted)} steps ran K frames")
+    assert counted
+    assert engaged >= 0.95 * len(counted)

@@ -108,6 +108,20 @@ def client_sampling() -> list[Scenario]:
     ]
 
 
+def context_edge() -> list[Scenario]:
+    """Requests that reach the end of the model's context, beside one that ends before."""
+    return [
+        Scenario(
+            "edge",
+            (
+                RequestSpec("edge-a", condition=8, eos_frame=NO_EOS),
+                RequestSpec("edge-b", condition=5, arrival=1, eos_frame=NO_EOS),
+                RequestSpec("edge-c", condition=3, arrival=2, eos_frame=12),
+            ),
+        )
+    ]
+
+
 def logprobs() -> list[Scenario]:
     """One request with logprobs beside one without; both before and after it there are others."""
     return [
