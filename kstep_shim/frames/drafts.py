@@ -74,5 +74,5 @@ def _batch_may_draft(
     if len({count > 0 for count in counts}) > 1:
         return False
     return not fold_short_rows or all(
-        count == 0 or len(row) >= count + 1 for row, count in zip(rows, counts, strict=False)
+        len(row) >= count + 1 for row, count in zip(rows, counts, strict=False)
     )

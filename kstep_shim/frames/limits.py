@@ -27,7 +27,11 @@ from kstep_shim.frames.tokens import STOP_TOKEN_ID
 
 
 def remaining_outputs(input_batch: Any, requests: Mapping[str, Any]) -> list[int | None]:
-    """Tokens that each request may still produce, before this step.
+    """Tokens that each request may still produce, before this step. Ask on every step.
+
+    vLLM's engine fixes a request's ``max_tokens`` when the request arrives. A later segment of a
+    streaming session brings new sampling parameters to the worker, but not a new limit to the
+    engine, so the first value seen is kept with the request's state.
 
     Parameters
     ----------
@@ -42,14 +46,28 @@ def remaining_outputs(input_batch: Any, requests: Mapping[str, Any]) -> list[int
         In batch order: ``max_tokens`` minus the tokens produced; ``None`` without a limit.
     """
     remaining: list[int | None] = []
-    for limit, produced in _per_request(input_batch, requests, "max_tokens"):
-        remaining.append(None if limit is None else int(limit) - produced)
+    for request_id in input_batch.req_ids:
+        request = requests.get(request_id)
+        limit = None if request is None else _engine_limit(request)
+        remaining.append(None if limit is None else limit - _produced(request))
     return remaining
+
+
+def _engine_limit(request: Any) -> int | None:
+    if not hasattr(request, "kstep_max_tokens"):
+        limit = getattr(getattr(request, "sampling_params", None), "max_tokens", None)
+        request.kstep_max_tokens = None if limit is None else int(limit)
+    kept: int | None = request.kstep_max_tokens
+    return kept
+
+
+def _produced(request: Any) -> int:
+    return len(getattr(request, "output_token_ids", None) or ())
 
 
 def output_counts(input_batch: Any, requests: Mapping[str, Any]) -> list[int]:
     """Tokens that each request has produced before this step, in batch order."""
-    return [produced for _, produced in _per_request(input_batch, requests, "max_tokens")]
+    return [_produced(requests.get(request_id)) for request_id in input_batch.req_ids]
 
 
 def minimum_outputs(input_batch: Any, requests: Mapping[str, Any]) -> list[int]:
@@ -65,15 +83,6 @@ def minimum_outputs(input_batch: Any, requests: Mapping[str, Any]) -> list[int]:
         masked = stops is None or STOP_TOKEN_ID in stops
         minimums.append(int(getattr(params, "min_tokens", 0) or 0) if masked else 0)
     return minimums
-
-
-def _per_request(
-    input_batch: Any, requests: Mapping[str, Any], limit: str
-) -> Iterator[tuple[Any, int]]:
-    for request_id in input_batch.req_ids:
-        request = requests.get(request_id)
-        params = getattr(request, "sampling_params", None)
-        yield getattr(params, limit, None), len(getattr(request, "output_token_ids", None) or ())
 
 
 def clamp_codec_limit(state: dict[str, Any], remaining: int | None) -> None:

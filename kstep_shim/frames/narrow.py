@@ -112,7 +112,9 @@ def _prepare(
     rows = len(spans)
     if rows == 0 or frames < 2:
         raise _DeclinedError("no rows or a single frame")
-    if spans != [(row * frames, (row + 1) * frames) for row in range(rows)]:
+    if [tuple(span) for span in spans] != [
+        (row * frames, (row + 1) * frames) for row in range(rows)
+    ]:
         raise _DeclinedError("spans are not one uniform block")
     captured = getattr(runner, "captured_one_query", None)
     graph: OneQueryGraph | None = captured(rows) if callable(captured) else None
@@ -129,6 +131,8 @@ def _prepare(
     if positions.dim() != 1:
         raise _DeclinedError("positions have more than one dimension")
     back = torch.arange(1 - frames, 1, device=lengths.device, dtype=lengths.dtype)
+    wide_embeds = inputs_embeds[:tokens].unflatten(0, (rows, frames))
+    step_embeds = wide_embeds.clone()
     return NarrowStep(
         rows=rows,
         frames=frames,
@@ -139,12 +143,15 @@ def _prepare(
         step_slots=slots[:tokens].view(rows, frames).clone(),
         step_positions=positions[:tokens].view(rows, frames).clone(),
         step_seq_lens=lengths[:rows, None] + back,
-        step_embeds=inputs_embeds.new_empty((rows, frames, *inputs_embeds.shape[1:])),
+        step_embeds=step_embeds,
         spans=list(spans),
         graph=graph,
         saved_buffers=[
-            (buffer[:rows], buffer[:rows].clone())
-            for buffer in (graph_slots, positions, graph_lengths)
+            (wide_embeds, step_embeds),
+            *(
+                (buffer[:rows], buffer[:rows].clone())
+                for buffer in (graph_slots, positions, graph_lengths)
+            ),
         ],
     )
 

@@ -51,7 +51,7 @@ class NarrowStep:
         ``[rows, frames]`` copies of the K-wide layout. Copies, because the buffers alias it: the
         graph's slots are the first row of the step's.
     step_embeds : Tensor
-        ``[rows, frames, hidden]``, filled as the frames run.
+        ``[rows, frames, hidden]``: the K-wide embeddings, replaced as the frames run.
     spans : list of (int, int)
         The step's spans, request i at ``(i * frames, (i + 1) * frames)``.
     """
@@ -70,7 +70,6 @@ class NarrowStep:
     graph: OneQueryGraph
     saved_context: dict[str, Any] = field(default_factory=dict)
     saved_buffers: list[tuple[Tensor, Tensor]] = field(default_factory=list)
-    kept_frames: int = 0
 
     def select(self, frame: int) -> None:
         """Put frame `frame`'s slots, positions and lengths where the graph reads them."""
@@ -82,7 +81,6 @@ class NarrowStep:
     def keep_embeddings(self, frame: int) -> None:
         """Remember frame `frame`'s embeddings for the K-wide layout that the step leaves."""
         self.step_embeds[:, frame].copy_(self.inputs_embeds[: self.rows])
-        self.kept_frames = frame + 1
 
 
 def end_narrow_step(forward_context: Any, narrow: NarrowStep | None) -> None:
@@ -103,9 +101,3 @@ def end_narrow_step(forward_context: Any, narrow: NarrowStep | None) -> None:
     for buffer, before in narrow.saved_buffers:
         buffer.copy_(before)
     narrow.saved_buffers.clear()
-    if narrow.kept_frames:
-        wide = narrow.inputs_embeds[: narrow.rows * narrow.frames].unflatten(
-            0, (narrow.rows, narrow.frames)
-        )
-        wide[:, : narrow.kept_frames].copy_(narrow.step_embeds[:, : narrow.kept_frames])
-        narrow.kept_frames = 0

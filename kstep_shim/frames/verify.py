@@ -101,7 +101,6 @@ def accept_frames(
         token_ids = token_ids * (torch.arange(widest, device=logits.device) >= first)
     drop = token_ids.cumsum(1) > token_ids
     if padding is not None:
-        bad = bad & ~padding
         drop = drop | padding
     valid = ~bad.any(1)
     token_ids = token_ids.masked_fill(drop | ~valid[:, None], PLACEHOLDER_TOKEN_ID)
@@ -124,7 +123,10 @@ def _earliest_stops(
 
 
 def _pad(logits: Tensor, widths: Sequence[int], widest: int) -> tuple[Tensor, Tensor]:
-    """Spread rows of uneven widths over ``[rows, widest, 2]``, and mark the filling."""
+    """Spread rows of uneven widths over ``[rows, widest, 2]``, and mark the filling.
+
+    A request is filled up with its own last row, so the filling is as valid as the request.
+    """
     index, fill, start = [], [], 0
     for width in widths:
         last = start + width - 1

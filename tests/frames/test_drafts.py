@@ -20,6 +20,7 @@ def rows(*lengths: int) -> list[list[int]]:
     [
         (6, rows(4, 5, 5, 5, 6), [5] * 5, True, False),
         (6, rows(4, 5, 5, 5, 6), [5] * 5, False, True),
+        (6, rows(5, 6), [5, 5], True, False),
         (6, rows(1, 6), [0, 0], True, True),
         (6, rows(6, 0, 6), [5] * 3, True, False),
         (6, rows(6, 0, 6), [5] * 3, False, False),
@@ -38,6 +39,7 @@ def rows(*lengths: int) -> list[list[int]]:
     ids=[
         "stop cut a row short",
         "short rows, folding off",
+        "stop on the last draft",
         "draftless step resumes the span",
         "empty row",
         "empty row, folding off",

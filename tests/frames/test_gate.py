@@ -72,6 +72,7 @@ def test_gate_matrix(step: dict[str, Any], frames: int, multi: bool) -> None:
 def test_a_declined_multi_token_decode_always_has_a_logged_reason() -> None:
     for step in (
         extras([(0, 8), (8, 9)]),
+        extras([(0, 1), (1, 9)]),
         extras([(0, 8)], [{}]),
         extras([(0, 8)], [decoding(step=0)]),
     ):

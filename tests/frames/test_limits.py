@@ -37,6 +37,15 @@ def test_remaining_counts_and_minimums_are_read_per_request_in_batch_order() -> 
     assert minimum_outputs(BATCH, REQUESTS) == [5, 0, 0, 0]
 
 
+def test_a_later_segment_does_not_move_the_limit_that_the_engine_fixed() -> None:
+    session = request(2, max_tokens=7)
+    batch = SimpleNamespace(req_ids=["s"])
+    assert remaining_outputs(batch, {"s": session}) == [5]
+    session.sampling_params = SimpleNamespace(max_tokens=3)
+    session.output_token_ids.clear()
+    assert remaining_outputs(batch, {"s": session}) == [7]
+
+
 @pytest.mark.parametrize(
     ("state", "remaining", "ceiling"),
     [

@@ -49,7 +49,7 @@ REQUESTS = st.builds(
 )
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=40, deadline=None)
 @given(
     requests=st.lists(REQUESTS, min_size=1, max_size=4),
     frames=st.integers(2, 16),
@@ -138,6 +138,7 @@ class Recorder:
         self.spans: list[Any] = []
         self.kwargs: list[dict[str, Any]] = []
         self.stop_rows: torch.Tensor | None = None
+        self.reported: list[Any] = []
         self.frame = 0
         self.silent = False
 
@@ -145,7 +146,7 @@ class Recorder:
         assert input_embeds is None
         self.log.append(("preprocess", info["name"], input_ids.tolist()))
         value = float(10 * info["name"] + self.frame)
-        return input_ids, torch.full((3, 2), value), {}
+        return input_ids, value + torch.tensor([[0.0, 0.0], [500.0, 500.0]]), {}
 
     def forward(self) -> torch.Tensor:
         self.log.append("forward")
@@ -165,6 +166,7 @@ class Recorder:
 
     def take_batch_stop_logits(self) -> torch.Tensor | None:
         rows, self.stop_rows = self.stop_rows, None
+        self.reported.append(rows)
         return rows
 
     def merge_frame_outputs(self, outputs: Any, stop_rows: Any) -> Any:
@@ -264,6 +266,7 @@ def test_a_row_past_its_limit_is_not_eligible_and_stops() -> None:
         [False, True],
     ]
     _, stop_rows = toy.merged
+    assert toy.reported[2].tolist() == [[3.0, 3.0], [3.0, 3.0]]
     assert stop_rows[2].tolist() == [[-INF, 0.0], [3.0, 3.0]]
     assert "request_sample_eligible" not in extras
 

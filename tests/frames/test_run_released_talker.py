@@ -78,7 +78,7 @@ REQUESTS = st.builds(
 )
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=20, deadline=None)
 @given(
     requests=st.lists(REQUESTS, min_size=1, max_size=4),
     frames=st.integers(2, 16),

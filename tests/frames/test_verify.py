@@ -204,7 +204,7 @@ def test_every_stop_position_equals_the_released_sampler(
             assert torch.equal(ours, theirs), (stops, frames)
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=40, deadline=None)
 @given(step=uneven_steps(), temperature=st.sampled_from([0.0, 1.0]))
 def test_uneven_widths_equal_the_released_sampler(
     released: Any, step: tuple[list[int | None], list[int]], temperature: float
@@ -254,7 +254,7 @@ def ends(tokens: list[int], params: Any) -> str | None:
     return str(request.status) if utils.check_stop(request, 4096) else None
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=20, deadline=None)
 @given(
     frames=st.integers(2, 16),
     codec_end=st.integers(0, 30),
