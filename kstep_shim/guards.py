@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import importlib.metadata
 import inspect
+import os
 import sys
 from collections.abc import Iterable, Mapping
 from pathlib import Path
@@ -143,10 +144,10 @@ def carrier_problem(environ: Mapping[str, str], bootstrap: Path | None = None) -
     filtered = allowed is not None and PLUGIN_NAME not in allowed.split(",")
     if discoverable and not filtered:
         return None
-    directory = bootstrap or Path(__file__).parent / "bootstrap"
+    directory = (bootstrap or Path(__file__).parent / "bootstrap").resolve()
     honoured = not (sys.flags.ignore_environment or sys.flags.isolated or sys.flags.no_site)
-    entries = environ.get("PYTHONPATH", "").split(":")
-    if honoured and any(entry and Path(entry) == directory for entry in entries):
+    entries = environ.get("PYTHONPATH", "").split(os.pathsep)
+    if honoured and any(entry and Path(entry).resolve() == directory for entry in entries):
         return None
     if filtered:
         return f"VLLM_PLUGINS={allowed} keeps the plugin out of stage 1: add {PLUGIN_NAME} to it"
