@@ -106,7 +106,8 @@ def test_a_lone_request_takes_few_steps(stages: Stages, frames: int) -> None:
 def test_a_batch_of_four_stays_engaged(
     stages: Stages, frames: int, record_property: Callable[[str, object], None]
 ) -> None:
-    outcome = stages.compare(StageShape(frames=frames), scenarios.batches((4,)))["batch4"]
+    cases = [scenarios.four_long_speakers()]
+    outcome = stages.compare(StageShape(frames=frames), cases)["four"]
     last_admission = max(i for i, step in enumerate(outcome.steps) if step.prefill)
     first_finish = min(i for i, step in enumerate(outcome.steps) if step.finished)
     counted = [

@@ -108,6 +108,17 @@ def client_sampling() -> list[Scenario]:
     ]
 
 
+def four_long_speakers() -> Scenario:
+    """Four requests of 64 frames and more, for the share of steps that run K frames."""
+    return Scenario(
+        "four",
+        tuple(
+            RequestSpec(f"four-{index}", condition=4 + index, arrival=index, eos_frame=NO_EOS)
+            for index in range(4)
+        ),
+    )
+
+
 def context_edge() -> list[Scenario]:
     """Requests that reach the end of the model's context, beside one that ends before."""
     return [
