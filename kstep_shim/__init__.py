@@ -98,6 +98,11 @@ def uninstall() -> Report:
 def status() -> Report:
     """Return what the shim is doing in this process, looked up in the live objects.
 
+    Returns
+    -------
+    Report
+        Inactive, with every patch DISABLED, before `install`.
+
     Examples
     --------
     >>> status().reason  # doctest: +SKIP
@@ -110,6 +115,11 @@ def status() -> Report:
 
 def is_active() -> bool:
     """Return whether the shim is installed here and nothing speaks against it.
+
+    Returns
+    -------
+    bool
+        ``status().active``.
 
     Examples
     --------

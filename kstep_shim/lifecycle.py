@@ -110,8 +110,7 @@ class Lifecycle:
             except BaseException:
                 self._end(installation)
                 raise
-            level = logging.INFO if resolved.debug else logging.DEBUG
-            LOGGER.log(level, "kstep_shim: %s", installation.report())
+            self._trace("%s", installation.report())
             return self.status()
 
     def withdraw(self, reason: str, *, level: int = logging.WARNING) -> Report:
@@ -167,6 +166,7 @@ class Lifecycle:
 
     def _resolve(self, settings: Settings | None, frames: int | None) -> tuple[Settings, str]:
         base = Settings.from_environ(self._environ) if settings is None else settings
+        base.check_status_dir()
         count, source = resolve_frames(argument=frames, settings=settings, environ=self._environ)
         return replace(base, frames=count), source
 
@@ -207,8 +207,16 @@ class Lifecycle:
                 late = self._applying_in == threading.get_ident()
                 before = installation.problem()
                 installation.ledger.attach(module, late=late)
+                self._trace("%s is there%s", module.__name__, " already" if late else "")
                 if not late:
                     installation.ledger.catch_up()
                 after = installation.problem()
                 if after not in (None, before) and not late:
                     LOGGER.warning("kstep_shim: %s", after)
+
+    def _trace(self, message: str, *values: object) -> None:
+        LOGGER.log(
+            logging.INFO if self.settings.debug else logging.DEBUG,
+            f"kstep_shim: {message}",
+            *values,
+        )

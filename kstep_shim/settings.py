@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Mapping
 from dataclasses import dataclass, fields
+from pathlib import Path
 from typing import Final, Literal, TypeVar, cast, get_args
 
 from kstep_shim.errors import KStepError
@@ -136,6 +137,17 @@ class Settings:
             status_dir=variables.get(STATUS_DIR) or None,
             debug=_flag(variables, DEBUG),
         )
+
+    def check_status_dir(self) -> None:
+        """Look at the file system, which neither parsing nor comparing settings does.
+
+        Raises
+        ------
+        KStepError
+            `status_dir` is there and not a directory.
+        """
+        if self.status_dir is not None and Path(self.status_dir).is_file():
+            raise _bad(STATUS_DIR, self.status_dir, "a directory", f"or unset {STATUS_DIR}")
 
     def difference(self, other: Settings) -> str:
         """Return what differs from `other`, in words."""

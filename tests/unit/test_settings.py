@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -101,3 +103,10 @@ def test_a_child_reads_what_was_exported(settings: Settings) -> None:
 def test_a_difference_is_put_in_words() -> None:
     assert Settings(frames=4).difference(Settings(frames=4)) == ""
     assert Settings(frames=4).difference(Settings(frames=2)) == "frames=4 instead of 2"
+
+
+def test_a_status_directory_that_is_a_file_is_refused(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("")
+    with pytest.raises(KStepError, match="KSTEP_SHIM_STATUS_DIR"):
+        Settings(status_dir=str(tmp_path / "file")).check_status_dir()
+    Settings(status_dir=str(tmp_path / "new")).check_status_dir()
