@@ -1,0 +1,53 @@
+"""The whole exactness matrix; `make test-long` runs it."""
+
+from __future__ import annotations
+
+import pytest
+from support import scenarios
+from support.stages import Stages
+
+from kstep_shim.demo.scenario import GraphMode, StageShape
+
+pytestmark = [pytest.mark.long, pytest.mark.timeout(1200)]
+
+FRAMES = (2, 3, 4, 6, 8, 13, 16)
+BATCHES = (1, 2, 3, 4, 8)
+
+
+@pytest.mark.parametrize("mode", list(GraphMode), ids=lambda mode: mode.value)
+@pytest.mark.parametrize("frames", FRAMES)
+def test_batches(stages: Stages, mode: GraphMode, frames: int) -> None:
+    shape = StageShape(frames=frames, mode=mode, max_num_seqs=8)
+    for result in stages.compare(shape, scenarios.batches(BATCHES)).values():
+        assert result.engaged_steps > 0
+
+
+@pytest.mark.parametrize(
+    "cases",
+    [
+        scenarios.codec_eos,
+        scenarios.output_limits,
+        scenarios.limits_and_eos,
+        scenarios.codec_ceiling,
+    ],
+)
+@pytest.mark.parametrize("frames", FRAMES)
+def test_endings(stages: Stages, cases, frames: int) -> None:
+    stages.compare(StageShape(frames=frames), cases(frames))
+
+
+@pytest.mark.parametrize("mode", list(GraphMode), ids=lambda mode: mode.value)
+@pytest.mark.parametrize("frames", FRAMES)
+def test_minimum_and_empty(stages: Stages, mode: GraphMode, frames: int) -> None:
+    cases = [*scenarios.minimum_tokens(), *scenarios.empty_speech(), *scenarios.client_sampling()]
+    stages.compare(StageShape(frames=frames, mode=mode), cases)
+
+
+@pytest.mark.parametrize("mode", list(GraphMode), ids=lambda mode: mode.value)
+def test_twenty_layers(stages: Stages, mode: GraphMode) -> None:
+    shape = StageShape(frames=8, mode=mode, layers=20)
+    stages.compare(shape, scenarios.batches((1, 4)))
+
+
+def test_sixteen_bit_weights(stages: Stages) -> None:
+    stages.compare(StageShape(frames=8, dtype="bfloat16"), scenarios.batches((1, 4)))
