@@ -54,6 +54,11 @@ def check(name: str, args: Sequence[Any], kwargs: Mapping[str, Any], target: str
 class _Watch(TorchDispatchMode):  # type: ignore[misc]
     """Sees the ops which composite ops and compiled code issue."""
 
+    @classmethod
+    def ignore_compile_internals(cls) -> bool:
+        """Do not keep dynamo from compiling; compiled code still shows its ops when it runs."""
+        return True
+
     def __torch_dispatch__(
         self,
         func: Any,

@@ -7,6 +7,7 @@ works on the CPU, and what it makes is marked as being on the device.
 from __future__ import annotations
 
 import functools
+import sys
 import threading
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
@@ -15,7 +16,7 @@ import torch
 from torch.overrides import TorchFunctionMode
 from torch.utils._device import DeviceContext, _device_constructors
 
-from softnpu import barrier, marks, streams
+from softnpu import barrier, marks, streams, traffic
 
 Call = Callable[..., Any]
 
@@ -51,9 +52,9 @@ class NpuOnCpu(TorchFunctionMode):  # type: ignore[misc]
     ) -> Any:
         """Map the devices of the call. Dynamo traces into this, but not into the marks."""
         options = dict(kwargs) if kwargs else {}
-        if func is torch.device:
-            return func(*args, **options)
         name = getattr(func, "__name__", "")
+        if func is torch.device or name == "_parse_to":
+            return func(*args, **options)  # a device keeps its name
         if name == "pin_memory":
             return args[0]
         if name == "is_pinned":
@@ -85,6 +86,8 @@ def _call(func: Any, name: str, args: Sequence[Any], options: dict[str, Any]) ->
     if target is not None:
         args, options = _mapped(args), _mapped_options(options)
     barrier.check(name, args, options, target)
+    if streams.waiting and traffic.is_read(name, args, options, target):
+        streams.refuse_behind_wait(name)
     result = func(*args, **options)
     if target is None:
         new = marks.spread(args, options, marks.tensors_near((result,)))
@@ -104,10 +107,7 @@ def _target(func: Any, args: Sequence[Any], options: dict[str, Any]) -> str | No
     if device is None:
         device = next((arg for arg in args if isinstance(arg, torch.device) or is_npu(arg)), None)
     if device is not None:
-        # Compiled code names the CPU wherever its source named the npu.
-        if is_npu(device) or isinstance(func, torch._ops.OpOverload):
-            return "npu"
-        return "cpu"
+        return "npu" if is_npu(device) or _is_compiled_call(func) else "cpu"
     if func is torch.Tensor.cpu:
         return "cpu"
     if func is torch.Tensor.to and len(args) > 1:
@@ -116,8 +116,16 @@ def _target(func: Any, args: Sequence[Any], options: dict[str, Any]) -> str | No
         return "cpu" if isinstance(args[1], str) else None
     if func in _CONSTRUCTORS and torch._C._len_torch_function_stack() > 0:
         context = torch._C._get_function_stack_at(0)
-        return "npu" if getattr(context, "on_softnpu", False) else None
+        return "npu" if isinstance(context, DeviceContext) and is_npu(context.device) else None
     return None
+
+
+def _is_compiled_call(func: Any) -> bool:
+    """Say whether compiled code makes the call: it names the CPU where its source named the npu."""
+    if isinstance(func, torch._ops.OpOverload):
+        return True
+    caller = sys._getframe(4)  # past this module: _target, _call and __torch_function__
+    return caller.f_code.co_filename.startswith("<eval_with_key>")
 
 
 def _moved(source: Any, result: torch.Tensor, target: str) -> torch.Tensor:
@@ -163,14 +171,11 @@ def activate() -> None:
 
 
 def _map_device_contexts() -> None:
-    # ``with torch.device("npu")`` puts its context below every other mode, where the mode above
-    # never sees the device.
+    # ``with torch.device("npu")`` may sit above or below the mode on the stack of torch.
     original = DeviceContext.__init__
 
     def init(self: Any, device: Any) -> None:
-        device = torch.device(device)
-        original(self, to_cpu(device))
-        self.on_softnpu = is_npu(device)
+        original(self, _OF_MARKED if is_npu(torch.device(device)) else device)
 
     DeviceContext.__init__ = init
 

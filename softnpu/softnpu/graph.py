@@ -160,7 +160,7 @@ class NPUGraph:
 
     def replay(self) -> None:
         """Run the graph on the current stream."""
-        counters.kernels["NPUGraph.replay"] += 1
+        counters.kernels.add("NPUGraph.replay")
         streams.current_stream().submit(self._work())
 
     def _work(self) -> streams.Work:
@@ -170,7 +170,11 @@ class NPUGraph:
                     yield
             else:
                 with _device_work():
-                    entry.run()
+                    counters.kernels.replaying = True
+                    try:
+                        entry.run()
+                    finally:
+                        counters.kernels.replaying = False
 
     def reset(self) -> None:
         """Drop what was captured."""
@@ -240,7 +244,7 @@ class graph:  # noqa: N801 - the name of torch_npu
         global _capturing
         if _capturing is not None:
             raise RuntimeError("softnpu: a capture inside a capture")
-        counters.kernels["graph.capture"] += 1
+        counters.kernels.add("graph.capture")
         _capturing = self._graph
         self._stack.enter_context(barrier.forbidding(reads="during a capture"))
         self._stack.enter_context(_Recorder(self._graph))

@@ -57,7 +57,9 @@ def is_read(name: str, args: Sequence[Any], kwargs: Mapping[str, Any], target: s
         return target == "cpu" and marks.is_marked(args[0])
     if name in _FROM_DATA:
         data = _data(name, args, kwargs)
-        return isinstance(data, (list, tuple)) or (target == "cpu" and marks.is_marked(data))
+        if isinstance(data, (list, tuple)):
+            return any(marks.is_marked(item) for item in data)
+        return target == "cpu" and marks.is_marked(data)
     if name == "where":
         return len(args) + len(kwargs) == 1
     if name == "repeat_interleave":
