@@ -44,6 +44,7 @@ def serve(
 
 
 def main() -> int:
+    """Run the job that the command line names; frames made so far go to standard output."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("job", type=Path, help="pickled (shape, scenarios)")
     parser.add_argument("result", type=Path, help="where the outcomes go")

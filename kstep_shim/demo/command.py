@@ -69,8 +69,8 @@ def _run(arguments: argparse.Namespace, console: Console) -> Comparison:
             SHIMMED: progress.add_task(f"K={arguments.k}, kstep_shim", total=total),
         }
         return run_both(
-            StageShape(frames=1, **common),  # type: ignore[arg-type]
-            StageShape(frames=arguments.k, shim=True, **common),  # type: ignore[arg-type]
+            StageShape(frames=1, **common),
+            StageShape(frames=arguments.k, shim=True, **common),
             scenario,
             lambda name, done: progress.update(tasks[name], completed=done),
             None if arguments.keep is None else Path(arguments.keep),
@@ -88,9 +88,7 @@ def table(comparison: Comparison) -> Table:
     frames = str(facts["frames"])
     result.add_row("frames", frames, str(comparison.shimmed.frames))
     result.add_row("engine steps", str(facts["steps_baseline"]), str(facts["steps"]))
-    result.add_row(
-        "host time per frame", "1.00", f"{after / before:.2f}" if before else "n/a"
-    )
+    result.add_row("host time per frame", "1.00", f"{after / before:.2f}" if before else "n/a")
     engaged = f"{facts['steps_engaged']} of {comparison.shimmed.decode_steps} decode steps"
     result.add_row("K frames ran in", "", engaged)
     for reason, count in facts["declined"].items():

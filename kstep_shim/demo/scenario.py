@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from enum import Enum
+from enum import StrEnum
 from typing import Any
 
 
-class GraphMode(str, Enum):
+class GraphMode(StrEnum):
     """How the forward runs, in the words of vLLM's ``cudagraph_mode``."""
 
     EAGER = "eager"
@@ -72,7 +72,6 @@ def staggered(count: int, *, frames: int | None = None, name: str = "staggered")
 
     `frames` caps each request's tokens; without it every request ends by itself.
     """
-    limit = {} if frames is None else {"max_tokens": frames}
     return Scenario(
         name=name,
         requests=tuple(
@@ -80,8 +79,8 @@ def staggered(count: int, *, frames: int | None = None, name: str = "staggered")
                 request_id=f"{name}-{index}",
                 condition=3 + index,
                 arrival=2 * index,
-                min_tokens=min(6, frames or 6),
-                **limit,
+                min_tokens=6 if frames is None else min(6, frames),
+                max_tokens=2048 if frames is None else frames,
             )
             for index in range(count)
         ),

@@ -146,7 +146,7 @@ def randomise_weights(engine: EngineCore) -> None:
 
 def model_runner(engine: EngineCore) -> Any:
     """The model runner of the engine's only worker."""
-    return engine.model_executor.driver_worker.worker.model_runner  # type: ignore[attr-defined]
+    return engine.model_executor.driver_worker.worker.model_runner
 
 
 def talker_wrapper(engine: EngineCore) -> Any:

@@ -6,9 +6,8 @@ import os
 from typing import Any
 
 
-
 def external_id(request_id: str) -> str:
-    """Client's name of a request; connector keys are global on a machine, so it names the process."""
+    """Client's name of a request. Connector keys are global on a machine: name the process, too."""
     return f"{os.getpid()}-{request_id}"
 
 

@@ -1,4 +1,4 @@
-"""What the Talker stage's engine arguments ask for, and whether K frames can be served with them."""
+"""What the Talker stage's engine arguments ask for, and whether K frames can be served so."""
 
 from __future__ import annotations
 

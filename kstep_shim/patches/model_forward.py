@@ -57,8 +57,8 @@ def _run(
     from vllm.forward_context import get_forward_context
 
     from kstep_shim.frames.loop import run
-    from kstep_shim.multi_frame import begin_narrow_step, end_narrow_step
     from kstep_shim.frames.tokens import ensure_stop_token_vocab
+    from kstep_shim.multi_frame import begin_narrow_step, end_narrow_step
 
     context = get_forward_context()
     narrow = begin_narrow_step(
@@ -80,15 +80,18 @@ def _run(
         **model_kwargs,
         **extras,
     )
-    # The stock order per forward: ENPU parts record the graph's events before they are waited for.
-    run_model, after_forward = (
-        (lambda: (update(), forward())[1], lambda: None) if runner.enable_enpu else (forward, update)
-    )
+
+    def updated_forward() -> Any:
+        update()
+        return forward()
+
+    # As in the stock forward: some parts record a graph's events before they wait for them.
+    before = runner.enable_enpu
     try:
         output = run(
             model=runner.model,
-            run_model=run_model,
-            after_forward=after_forward,
+            run_model=updated_forward if before else forward,
+            after_forward=_nothing if before else update,
             inputs_embeds=inputs_embeds,
             input_ids=input_ids,
             frames=frames,
@@ -103,6 +106,10 @@ def _run(
     counters().increment("steps_engaged")
     counters().increment("frames_run", frames * len(extras["request_token_spans"]))
     return output
+
+
+def _nothing() -> None:
+    pass
 
 
 PATCH = Patch(

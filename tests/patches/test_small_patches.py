@@ -108,9 +108,7 @@ def talker(**members):
         "set_batch_stop_logits",
         "merge_frame_outputs",
     )
-    return SimpleNamespace(
-        supports_multi_frame_decode=True, **dict.fromkeys(names), **members
-    )
+    return SimpleNamespace(supports_multi_frame_decode=True, **dict.fromkeys(names), **members)
 
 
 def runner(*names: str, drafts: int = 3, **members):

@@ -83,9 +83,7 @@ def empty_speech() -> list[Scenario]:
     for minimum in (0, 6, 50):
         name = f"empty{minimum}"
         found.append(Scenario(name, (RequestSpec(name, condition=0, min_tokens=minimum),)))
-        speakers = tuple(
-            RequestSpec(f"{name}-s{i}", condition=3 + i, arrival=i) for i in range(3)
-        )
+        speakers = tuple(RequestSpec(f"{name}-s{i}", condition=3 + i, arrival=i) for i in range(3))
         beside = RequestSpec(f"{name}-e", condition=0, arrival=2, min_tokens=minimum)
         found.append(Scenario(f"{name}-beside", (*speakers, beside)))
     four = tuple(RequestSpec(f"empty-four{i}", condition=0, min_tokens=50) for i in range(4))

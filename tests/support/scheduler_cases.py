@@ -1,4 +1,4 @@
-"""Real OmniARScheduler states in which the shim's guards must act; run in a process of their own."""
+"""Real OmniARScheduler states in which the shim's guards must act, for a process of their own."""
 
 from __future__ import annotations
 

@@ -4,10 +4,14 @@ from transformers import PretrainedConfig, Qwen3Config
 
 
 class MiniCPMTTSConfig(PretrainedConfig):
+    """The Talker's part."""
+
     model_type = "minicpmtts"
 
 
 class MiniCPMOConfig(Qwen3Config):
+    """The whole model's configuration, Thinker and Talker."""
+
     model_type = "minicpmo"
 
     def __init__(self, tts_config=None, **kwargs):
