@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from importlib import import_module
 from typing import Any
 
 from kstep_shim.declaration import Patch, Side, Target
@@ -19,17 +18,12 @@ def seal(wrapped: Callable[..., Any], runner: Any, args: Any, kwargs: Any) -> No
     KStepError
         A patch that the worker needs is missing; K positions are promised, so it must not start.
     """
-    from kstep_shim import catalog, installer
+    from kstep_shim import installer
     from kstep_shim.frames.schedule import draft_count
 
     config = args[0] if args else kwargs["vllm_config"]
     drafts = draft_count(config)
     if drafts:
-        # The model's module is imported only when the model is loaded, which is too late to stop.
-        for patch in catalog.patches():
-            if Side.WORKER in patch.sides:
-                for target in patch.targets:
-                    import_module(target.module)
         stage = config.model_config.stage_id
         installer.current().seal(Side.WORKER, "worker", stage, frames=drafts + 1)
     wrapped(*args, **kwargs)
