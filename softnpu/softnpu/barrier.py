@@ -7,6 +7,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any
 
+import torch
 from torch.utils._python_dispatch import TorchDispatchMode
 
 from softnpu import library, marks, traffic
@@ -34,13 +35,20 @@ def no_host() -> Iterator[None]:
 
 @contextmanager
 def forbidding(reads: str | None = None, uploads: str | None = None) -> Iterator[None]:
-    """Forbid what is given a reason; without any, allow all, as for the work of the device."""
+    """Forbid what is given a reason and allow the rest."""
     before = _forbidden.reads, _forbidden.uploads
     _forbidden.reads, _forbidden.uploads = reads, uploads
     try:
         yield
     finally:
         _forbidden.reads, _forbidden.uploads = before
+
+
+@contextmanager
+def device_work() -> Iterator[None]:
+    """Let the device's own work, which is Python code here, neither be seen nor checked."""
+    with torch._C.DisableTorchFunction(), forbidding():
+        yield
 
 
 def check(name: str, args: Sequence[Any], kwargs: Mapping[str, Any], target: str | None) -> None:

@@ -8,7 +8,7 @@ from typing import Any
 
 import torch
 
-from softnpu import graph, operators, runtime
+from softnpu import operators, runtime, tape
 from softnpu.missing import Missing, add_module
 
 _FORMAT_ND = 2
@@ -61,7 +61,7 @@ def install() -> None:
     add_module(
         "torch_npu._C",
         _weak_ref_tensor=lambda tensor: tensor,
-        _NPUTaskGroupHandle=graph.TaskGroup,
+        _NPUTaskGroupHandle=tape.TaskGroup,
     )
     add_module("torch_npu._C._distributed_c10d", ProcessGroupHCCL=_ProcessGroupHCCL)
     add_module("torch_npu.op_plugin")

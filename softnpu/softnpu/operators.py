@@ -9,7 +9,7 @@ from typing import Any
 
 import torch
 
-from softnpu import counters, graph, library
+from softnpu import counters, library, tasks
 from softnpu.kernels import attention, cache, linear, norms, rotary, sampling
 
 Kernel = Callable[..., Any]
@@ -30,7 +30,7 @@ def opaque(name: str, function: Kernel) -> Kernel:
             # The device takes these by value, when the kernel is issued.
             if isinstance(kwargs.get(argument), torch.Tensor):
                 kwargs[argument] = kwargs[argument].tolist()
-        return graph.run_kernel(function, args, kwargs)
+        return tasks.run_kernel(function, args, kwargs)
 
     return kernel
 

@@ -8,7 +8,7 @@ from typing import Any
 
 import torch
 
-from softnpu import graph, settings, streams
+from softnpu import graph, settings, streams, tasks
 
 _GIB = 1 << 30
 _MEMORY = 64 * _GIB
@@ -124,15 +124,15 @@ def npu_namespace() -> dict[str, Any]:
         "default_stream": streams.default_stream,
         "set_stream": streams.set_stream,
         "synchronize": streams.synchronize,
-        "ExternalEvent": graph.ExternalEvent,
+        "ExternalEvent": tasks.ExternalEvent,
         "NPUGraph": graph.NPUGraph,
         "graph": graph.graph,
         "graph_pool_handle": lambda: (0, 0),
         "is_current_stream_capturing": graph.is_capturing,
-        "graph_task_group_begin": graph.task_group_begin,
-        "graph_task_group_end": graph.task_group_end,
-        "graph_task_update_begin": graph.task_update_begin,
-        "graph_task_update_end": graph.task_update_end,
+        "graph_task_group_begin": tasks.group_begin,
+        "graph_task_group_end": tasks.group_end,
+        "graph_task_update_begin": tasks.update_begin,
+        "graph_task_update_end": tasks.update_end,
         "amp": SimpleNamespace(autocast=_autocast, common=None),
         "get_amp_supported_dtype": lambda: [torch.float16, torch.bfloat16, torch.float32],
         "config": SimpleNamespace(allow_internal_format=False),

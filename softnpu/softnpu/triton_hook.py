@@ -10,7 +10,7 @@ import os
 from types import ModuleType
 from typing import Any
 
-from softnpu import graph, import_hooks
+from softnpu import import_hooks, tasks
 
 _MODULES = ("vllm_ascend.ops.triton.compute_slot_mapping",)
 
@@ -50,4 +50,4 @@ _interpreted: list[Any] = []
 
 def _launch(executor: Any, *args: Any, **kwargs: Any) -> Any:
     """Run a Triton kernel as a kernel of the device."""
-    return graph.run_kernel(_interpreted[0], (executor, *args), kwargs)
+    return tasks.run_kernel(_interpreted[0], (executor, *args), kwargs)
