@@ -1,0 +1,114 @@
+"""What a stress run asks for: seeded requests, arrivals and departures."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+
+from kstep_shim.demo.scenario import RequestSpec, StageShape
+
+#: Points of an engine step at which a client may leave.
+ABORT_POINTS = ("before", "scheduled", "executing", "updated", "after")
+_NO_EOS = 10_000
+
+
+@dataclass(frozen=True)
+class StressPlan:
+    """One stress run; equal plans replay each other.
+
+    ``steps`` counts the model runner's ``execute_model`` calls with work in them; the requests
+    that are alive by then are served to their ends. ``blocks`` makes KV blocks scarce.
+    """
+
+    seed: int
+    frames: int
+    steps: int
+    budget: int = 1024
+    blocks: int | None = None
+    abort_share: float = 0.15
+    kinds: int = 24
+
+    def shape(self) -> StageShape:
+        """The stage that the plan runs on; K=1 for ``frames`` of 1."""
+        arguments = {} if self.blocks is None else {"num_gpu_blocks_override": self.blocks}
+        return StageShape(
+            frames=self.frames,
+            shim=self.frames > 1,
+            max_num_batched_tokens=self.budget,
+            max_model_len=1024 if self.blocks is None else 256,
+            engine_args=arguments,
+        )
+
+    def replay(self) -> str:
+        """The command that runs exactly this plan again."""
+        scarce = "" if self.blocks is None else f" --blocks {self.blocks}"
+        return (
+            f"PYTHONPATH=tests python -m support.soak --seeds {self.seed} --frames {self.frames} "
+            f"--steps {self.steps} --budget {self.budget}{scarce}"
+        )
+
+
+@dataclass(frozen=True)
+class Visit:
+    """One request of a run: which kind, and when its client leaves, if it does."""
+
+    spec: RequestSpec
+    kind: int
+    abort_after: int | None = None
+    abort_point: str = "after"
+
+
+def request_kinds(plan: StressPlan) -> list[RequestSpec]:
+    """The distinct requests of a seed; few, so that each needs its K=1 result only once."""
+    draw = random.Random(f"kinds {plan.seed}")
+    kinds = [RequestSpec("empty", condition=0, min_tokens=draw.choice((0, 6, 50)))]
+    kinds.append(RequestSpec("one token", condition=1, min_tokens=0, eos_frame=3))
+    while len(kinds) < plan.kinds:
+        kinds.append(_kind(draw, long=plan.blocks is not None))
+    return [replace(kind, request_id=f"kind{index}") for index, kind in enumerate(kinds)]
+
+
+def _kind(draw: random.Random, long: bool) -> RequestSpec:
+    minimum = draw.choice((0, 0, 6, 20, 50))
+    ends = draw.choice(("limit", "eos", "eos", "ceiling", "both"))
+    limit = 2048
+    eos: int | None = draw.randint(1, 60)
+    if ends in ("limit", "both"):
+        limit = draw.choice((*range(1, 8), *range(9, 60)))
+    if ends == "limit" or ends == "ceiling":
+        eos = _NO_EOS
+    if ends == "both":
+        eos = max(1, limit + draw.randint(-1, 2))
+    condition = draw.choice((0, 1, 2, 3, 4, 5, 6, 9, 14, 22))
+    if long:
+        # Long enough to need a second KV block.
+        condition, limit, minimum, eos = draw.randint(12, 24), 2048, 0, draw.randint(90, 220)
+    # A seed would make vLLM rewind the sampler's generator on a prompt's chunk, which a CPU
+    # generator cannot do.
+    sampling = draw.choice(({}, {}, {}, {"temperature": 0.8, "top_k": 3, "seed": None}))
+    return RequestSpec(
+        "",
+        condition=condition,
+        min_tokens=min(minimum, limit),
+        max_tokens=limit,
+        eos_frame=eos,
+        sampling=dict(sampling),
+    )
+
+
+def visits(plan: StressPlan) -> Iterator[Visit]:
+    """Endless requests in order of arrival."""
+    draw = random.Random(f"visits {plan.seed}")
+    kinds = request_kinds(plan)
+    number = 0
+    while True:
+        kind = draw.randrange(len(kinds))
+        leaves = draw.random() < plan.abort_share
+        yield Visit(
+            replace(kinds[kind], request_id=f"r{number}"),
+            kind,
+            abort_after=draw.choice((0, 1, 2, 3, 5, 9, 14)) if leaves else None,
+            abort_point=draw.choice(ABORT_POINTS),
+        )
+        number += 1
