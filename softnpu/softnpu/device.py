@@ -90,7 +90,8 @@ def _call(func: Any, name: str, args: Sequence[Any], options: dict[str, Any]) ->
         streams.refuse_behind_wait(name)
     result = func(*args, **options)
     if target is None:
-        new = marks.spread(args, options, marks.tensors_near((result,)))
+        results = marks.tensors_near((result,))
+        new = marks.spread(args, options, results) if results else results
         if streams.waiting and (new or _writes(name, args)):
             streams.refuse_behind_wait(name)
         return result
@@ -105,7 +106,9 @@ def _target(func: Any, args: Sequence[Any], options: dict[str, Any]) -> str | No
     """Return ``npu`` or ``cpu`` if the call says where its result goes."""
     device = options.get("device")
     if device is None:
-        device = next((arg for arg in args if isinstance(arg, torch.device) or is_npu(arg)), None)
+        for arg in args:
+            if isinstance(arg, torch.device) or (isinstance(arg, str) and is_npu(arg)):
+                device = arg
     if device is not None:
         return "npu" if is_npu(device) or _is_compiled_call(func) else "cpu"
     if func is torch.Tensor.cpu:

@@ -5,7 +5,7 @@ Host and device share one memory here. A mark on the storage tells them apart; v
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 import torch
@@ -33,10 +33,12 @@ def mark(tensors: Iterable[torch.Tensor]) -> None:
 
 
 def spread(
-    args: Sequence[Any], kwargs: Mapping[str, Any], results: Iterable[torch.Tensor]
+    args: Sequence[Any], kwargs: Mapping[str, Any], results: Sequence[torch.Tensor]
 ) -> list[torch.Tensor]:
     """Mark new memory computed from marked tensors; return the tensors which lie in it."""
-    sources = [storage_of(tensor) for tensor in tensors_near((*args, *kwargs.values()))]
+    sources = [storage_of(tensor) for tensor in tensors_near(args)]
+    if kwargs:
+        sources += [storage_of(tensor) for tensor in tensors_near(kwargs.values())]
     if not any(_has_mark(source) for source in sources):
         return []
     new = []
@@ -48,15 +50,15 @@ def spread(
     return new
 
 
-def tensors_near(values: Iterable[Any]) -> Iterator[torch.Tensor]:
-    """Yield the tensors among the values and in lists and tuples among them."""
+def tensors_near(values: Iterable[Any]) -> list[torch.Tensor]:
+    """Return the tensors among the values and in lists and tuples among them."""
+    found = []
     for value in values:
         if isinstance(value, torch.Tensor):
-            yield value
+            found.append(value)
         elif isinstance(value, (list, tuple)):
-            for item in value:
-                if isinstance(item, torch.Tensor):
-                    yield item
+            found += [item for item in value if isinstance(item, torch.Tensor)]
+    return found
 
 
 def _has_mark(storage: Any) -> bool:

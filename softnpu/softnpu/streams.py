@@ -20,7 +20,7 @@ _streams: weakref.WeakSet[Stream] = weakref.WeakSet()
 Work = Generator[None, None, None]
 _DONE = object()
 
-waiting: weakref.WeakSet[Stream] = weakref.WeakSet()
+waiting: set[Stream] = set()
 """Streams in which a replay waits for an event."""
 
 
