@@ -128,6 +128,10 @@ class RowLimits:
         # The first frame is one that the engine has scheduled without the shim too.
         self._left = [None if left is None else max(1, int(left)) for left in remaining]
 
+    def left(self, frames: int) -> list[int]:
+        """Frames of a step of `frames` that each row may still draw."""
+        return [frames if left is None else min(frames, left) for left in self._left]
+
     def spent(self, frame: int) -> list[int]:
         """Rows whose request has had its last frame before frame `frame` of this step."""
         return [row for row, left in enumerate(self._left) if left is not None and frame >= left]

@@ -7,7 +7,9 @@ from functools import partial
 from typing import Any
 
 from kstep_shim.counters import counters
-from kstep_shim.declaration import Patch, Side, Target
+from kstep_shim.declaration import Kind, Patch, Side, Target
+
+_TAIL = "_kstep_shim_tail"
 
 
 def run_frames(wrapped: Callable[..., Any], runner: Any, args: Any, kwargs: Any) -> Any:
@@ -98,6 +100,7 @@ def _run(
             model_kwargs=model_kwargs,
             model_kwargs_extra=extras,
             narrow=narrow,
+            tail=_tail(runner),
         )
     finally:
         end_narrow_step(context, narrow)
@@ -108,9 +111,24 @@ def _run(
     return output
 
 
+def _tail(runner: Any) -> Any:
+    """The runner's frame tail, made once: its buffers hold the codec state of a step's rows."""
+    from kstep_shim.frames.codec import Codec
+    from kstep_shim.frames.device_tail import DeviceTail
+    from kstep_shim.frames.tail import StockTail
+
+    if not hasattr(runner, _TAIL):
+        codec = Codec.of(runner.get_model().talker)
+        rows, frames = runner.input_batch.max_num_reqs, runner.num_spec_tokens + 1
+        setattr(runner, _TAIL, StockTail() if codec is None else DeviceTail(codec, rows, frames))
+    return getattr(runner, _TAIL)
+
+
 def _nothing() -> None:
     pass
 
+
+_WRAPPER = "vllm_omni.model_executor.models.minicpmo_4_5.minicpmo_4_5_omni"
 
 PATCH = Patch(
     name="model_forward",
@@ -129,6 +147,27 @@ PATCH = Patch(
                 "inputs_embeds",
             ),
             wrapper=run_frames,
+        ),
+        Target(
+            distribution="vllm-ascend",
+            module="vllm_ascend.worker.model_runner_v1",
+            qualname="NPUModelRunner._update_full_graph_params_if_needed",
+            parameters=("self", "forward_context", "num_tokens_padded"),
+            kind=Kind.RELIED_ON,
+        ),
+        Target(
+            distribution="vllm-omni",
+            module=_WRAPPER,
+            qualname="MiniCPMO45OmniForConditionalGeneration.preprocess",
+            parameters=("self", "input_ids", "input_embeds"),
+            kind=Kind.RELIED_ON,
+        ),
+        Target(
+            distribution="vllm-omni",
+            module=_WRAPPER,
+            qualname="MiniCPMO45OmniForConditionalGeneration.make_omni_output",
+            parameters=("self", "model_outputs"),
+            kind=Kind.RELIED_ON,
         ),
     ),
     sides=frozenset({Side.WORKER}),
