@@ -50,6 +50,7 @@ class Binding:
         self._raw: Any = MISSING
         self._original: Any = MISSING
         self._replacement: Any = MISSING
+        self._met = False
         self._retired = False
 
     @property
@@ -60,7 +61,7 @@ class Binding:
     @property
     def pending(self) -> bool:
         """Whether the target has not been met yet."""
-        return not self.attached and not self._retired and self._refusal is None
+        return not self._met and not self._retired and self._refusal is None
 
     def attach(self, module: ModuleType, factory: WrapperFactory, *, late: bool = False) -> None:
         """Patch the target in `module`, or remember why not. Only a pending binding changes."""
@@ -77,6 +78,9 @@ class Binding:
         owner = resolve_owner(target, module)
         self._refusal = live_problem(target, owner)
         if self._refusal is not None:
+            return
+        if target.kind is Kind.RELIED_ON:
+            self._owner, self._met = owner, True
             return
         raw = vars(owner).get(target.name, MISSING)
         if target.kind is Kind.ADDED:
@@ -97,22 +101,28 @@ class Binding:
             replacement = factory(self._original, target, self.gate)
         setattr(owner, target.name, replacement)
         self._owner, self._raw, self._replacement = owner, raw, replacement
+        self._met = True
 
     def refresh(self, factory: WrapperFactory) -> None:
         """Wrap again where an inherited original was replaced in the base class since."""
         if self.attached and self._mine(self._current()) and self._base() is not self._original:
             self._detach()
+            self._met = False
             self.attach(sys.modules[self.target.module], factory)
 
     def observe(self) -> tuple[State, str]:
         """Return the state of the target as it is right now, and the reason."""
         if self._refusal is not None:
             return State.REFUSED, self._refusal
-        if not self.attached:
-            if not self._retired:
-                return State.PENDING, ""
-            return (State.DISABLED if self._owner is MISSING else State.REVERTED), ""
+        if self.pending:
+            return State.PENDING, ""
+        if self._retired:
+            return (State.REVERTED if self._met else State.DISABLED), ""
         module = sys.modules.get(self.target.module)
+        if self.target.kind is Kind.RELIED_ON:
+            owner = self._owner if module is None else resolve_owner(self.target, module)
+            changed = live_problem(self.target, owner)
+            return (State.DISPLACED, changed) if changed else (State.APPLIED, "")
         if module is not None and not self._reached_from(resolve_owner(self.target, module)):
             return State.DISPLACED, f"{self.target.path}: the module names another object now"
         current = self._current()

@@ -14,6 +14,8 @@ class Kind(Enum):
     STATICMETHOD = "static method"
     # The class has no such attribute; the wrapper itself (a function, a property) is put there.
     ADDED = "added attribute"
+    # A method that a wrapper elsewhere calls or covers on an instance; nothing is put around it.
+    RELIED_ON = "method relied on"
 
 
 class Side(Enum):
@@ -51,7 +53,7 @@ class Target:
         ``**kwargs`` left out. The patch is refused when they differ. Not used for `Kind.ADDED`.
     wrapper
         A module-level function ``(wrapped, instance, args, kwargs)``, or, for `Kind.ADDED`, the
-        very object to put on the class.
+        very object to put on the class. None for `Kind.RELIED_ON`.
     kind
         What the attribute is.
     before_seal
@@ -59,15 +61,22 @@ class Target:
         side. True lets it run from the moment it is applied, and also in a process where the shim
         has refused: meant for the few places where a decision is taken (the stage configuration,
         the constructors of scheduler and runner). `Kind.ADDED` objects are never gated.
+    platform
+        ``npu`` or ``cuda`` for a target that only one of them has; None for both.
     """
 
     distribution: str
     module: str
     qualname: str
     parameters: tuple[str, ...]
-    wrapper: Any
+    wrapper: Any = None
     kind: Kind = Kind.METHOD
     before_seal: bool = False
+    platform: str | None = None
+
+    def __post_init__(self) -> None:
+        if (self.wrapper is None) is not (self.kind is Kind.RELIED_ON):
+            raise ValueError(f"{self.path} needs a wrapper unless it is only relied on")
 
     @property
     def path(self) -> str:

@@ -6,8 +6,8 @@ from collections.abc import Callable
 from typing import Any
 
 from kstep_shim.counters import counters
-from kstep_shim.declaration import Patch, Side, Target
-from kstep_shim.frames import schedule
+from kstep_shim.declaration import Kind, Patch, Side, Target
+from kstep_shim.frames import preemption, schedule
 from kstep_shim.frames.hand_over import book_tokens
 
 _DRAFTS = "_kstep_shim_drafts"
@@ -30,38 +30,80 @@ def seal(wrapped: Callable[..., Any], scheduler: Any, args: Any, kwargs: Any) ->
     if drafts:
         stage = scheduler.vllm_config.model_config.stage_id
         installer.current().seal(Side.ENGINE_CORE, "engine core", stage, frames=drafts + 1)
+        _arm(scheduler, drafts)
+        _warn_of_scarce_blocks(scheduler)
 
 
-def drop_drafts(wrapped: Callable[..., Any], scheduler: Any, args: Any, kwargs: Any) -> Any:
-    """Drop all drafts before a step that cannot be K wide for every request."""
+def _warn_of_scarce_blocks(scheduler: Any) -> None:
+    from kstep_shim._logging import LOGGER
+
+    shortage = preemption.cache_shortage(
+        scheduler.kv_cache_config.num_blocks,
+        scheduler.block_size,
+        scheduler.max_num_running_reqs,
+        scheduler.max_model_len,
+    )
+    if shortage is not None:
+        LOGGER.warning("kstep_shim: %s", shortage)
+
+
+def schedule_evenly(wrapped: Callable[..., Any], scheduler: Any, args: Any, kwargs: Any) -> Any:
+    """Drop all drafts before a step that cannot be K wide for every request.
+
+    Requests that were preempted while they spoke end here, before they can be scheduled again.
+    """
     drafts = getattr(scheduler, _DRAFTS, 0)
-    if drafts and scheduler.running:
+    if not drafts:
+        return wrapped(*args, **kwargs)
+    _end_preempted(scheduler)
+    if scheduler.running:
         reason = schedule.single_frame_step_reason(scheduler, drafts)
         if reason is not None:
             counters().increment(f"drafts_dropped: {reason}")
             schedule.drop_drafts(scheduler.running)
-    return wrapped(*args, **kwargs)
+    output = wrapped(*args, **kwargs)
+    _end_preempted(scheduler)
+    return output
 
 
-def rewrite_before_booking(
-    wrapped: Callable[..., Any], scheduler: Any, args: Any, kwargs: Any
-) -> Any:
-    """Rewrite a step with unequal spans before its tokens are counted as computed."""
-    drafts = getattr(scheduler, _DRAFTS, 0)
-    if drafts:
-        output = args[0] if args else kwargs["scheduler_output"]
-        if schedule.make_spans_uniform(output, drafts):
+def _end_preempted(scheduler: Any) -> None:
+    from vllm.v1.request import RequestStatus
+
+    from kstep_shim._logging import LOGGER
+
+    for request in preemption.end_preempted(scheduler, RequestStatus.FINISHED_ERROR):
+        counters().increment("requests_preempted")
+        LOGGER.error("kstep_shim: request %s ends: %s", request.request_id, request.stop_reason)
+
+
+def _arm(scheduler: Any, drafts: int) -> None:
+    """Cover three methods that this scheduler inherits, on the object itself.
+
+    On the class that defines them they would sit below vllm-ascend's own wrappers; on
+    OmniARScheduler they would hide the overrides of the asynchronous scheduler, which comes after
+    it in the method resolution order of stage 0's class.
+    """
+    book, hand_out = scheduler._update_after_schedule, scheduler.update_draft_token_ids
+    preempt = scheduler._preempt_request
+
+    def rewrite_before_booking(scheduler_output: Any) -> Any:
+        if schedule.make_spans_uniform(scheduler_output, drafts):
             counters().increment("spans_rewritten")
-    return wrapped(*args, **kwargs)
+        return book(scheduler_output)
 
-
-def align_drafts(wrapped: Callable[..., Any], scheduler: Any, args: Any, kwargs: Any) -> Any:
-    """Take the drafts of all running requests away when they differ in number."""
-    result = wrapped(*args, **kwargs)
-    drafts = getattr(scheduler, _DRAFTS, 0)
-    if drafts:
+    def align_drafts(draft_token_ids: Any) -> Any:
+        result = hand_out(draft_token_ids)
         schedule.align_drafts(scheduler, drafts)
-    return result
+        return result
+
+    def note_preemption(request: Any, *args: Any, **kwargs: Any) -> Any:
+        result = preempt(request, *args, **kwargs)
+        preemption.note_preemption(scheduler, request)
+        return result
+
+    scheduler._preempt_request = note_preemption
+    scheduler._update_after_schedule = rewrite_before_booking
+    scheduler.update_draft_token_ids = align_drafts
 
 
 def book_step(wrapped: Callable[..., Any], scheduler: Any, args: Any, kwargs: Any) -> Any:
@@ -69,9 +111,17 @@ def book_step(wrapped: Callable[..., Any], scheduler: Any, args: Any, kwargs: An
 
     The stock accounting skips an empty row, and the hand-over needs the count from before.
     """
-    if getattr(scheduler, _DRAFTS, 0):
-        _book(scheduler, *args, **kwargs)
-    return wrapped(*args, **kwargs)
+    if not getattr(scheduler, _DRAFTS, 0):
+        return wrapped(*args, **kwargs)
+    from vllm.v1.engine import EngineCoreOutputs
+    from vllm_omni.engine import OmniEngineCoreOutput
+
+    # The result of a request that was preempted since is dropped with it.
+    _end_preempted(scheduler)
+    _book(scheduler, *args, **kwargs)
+    outputs = wrapped(*args, **kwargs)
+    preemption.report_preempted(scheduler, outputs, OmniEngineCoreOutput, EngineCoreOutputs)
+    return outputs
 
 
 def _book(scheduler: Any, scheduler_output: Any, model_runner_output: Any) -> None:
@@ -108,21 +158,21 @@ PATCH = Patch(
             module=_OMNI,
             qualname="OmniARScheduler.schedule",
             parameters=("self", "throttle_prefills"),
-            wrapper=drop_drafts,
+            wrapper=schedule_evenly,
         ),
         Target(
             distribution="vllm",
             module=_BASE,
             qualname="Scheduler._update_after_schedule",
             parameters=("self", "scheduler_output"),
-            wrapper=rewrite_before_booking,
+            kind=Kind.RELIED_ON,
         ),
         Target(
             distribution="vllm",
             module=_BASE,
             qualname="Scheduler.update_draft_token_ids",
             parameters=("self", "draft_token_ids"),
-            wrapper=align_drafts,
+            kind=Kind.RELIED_ON,
         ),
         Target(
             distribution="vllm-omni",

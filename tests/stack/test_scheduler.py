@@ -41,6 +41,13 @@ def test_another_stage_keeps_its_drafts(seen: dict[str, Any]) -> None:
     assert case["drafts"] == {"a": DRAFTS}
 
 
+def test_stage_0_runs_the_asynchronous_override_of_a_method_that_stage_1_covers(
+    seen: dict[str, Any],
+) -> None:
+    case = seen["async_scheduler_keeps_its_own_booking"]
+    assert case == {"placeholders": 1, "covered": []}
+
+
 def test_a_chunk_beside_a_steady_decode_drops_drafts(seen: dict[str, Any]) -> None:
     case = seen["seven_token_chunk_drops_drafts"]
     assert case["widths"] == {"a": 1, "b": 5}

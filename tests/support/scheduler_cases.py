@@ -22,10 +22,11 @@ class Bench:
         from vllm.v1.core.kv_cache_utils import FullAttentionSpec
         from vllm.v1.kv_cache_interface import KVCacheConfig, KVCacheGroupSpec
         from vllm.v1.structured_output import StructuredOutputManager
-        from vllm_omni.core.sched.omni_ar_scheduler import OmniARScheduler
+        from vllm_omni.core.sched import omni_ar_scheduler
         from vllm_omni.engine.arg_utils import OmniEngineArgs
 
         stage = engine_args.pop("model_stage", "tts")
+        scheduler = getattr(omni_ar_scheduler, engine_args.pop("scheduler", "OmniARScheduler"))
         arguments = engine_arguments(StageShape(frames=FRAMES, shim=True))
         config = OmniEngineArgs(
             **{**arguments, "async_chunk": False, **engine_args}
@@ -40,7 +41,7 @@ class Bench:
             head_size=16,
             dtype=torch.float32,
         )
-        self.scheduler = OmniARScheduler(
+        self.scheduler = scheduler(
             vllm_config=config,
             kv_cache_config=KVCacheConfig(
                 num_blocks=512,
@@ -139,6 +140,16 @@ def other_stage_is_untouched() -> Any:
     return bench.seen()
 
 
+def async_scheduler_keeps_its_own_booking() -> Any:
+    bench = Bench(
+        model_stage="llm", async_scheduling=True, scheduler="OmniARAsyncScheduler", model_arch=None
+    )
+    request = bench.add("a")
+    bench.scheduler.schedule()
+    own = {"_update_after_schedule", "update_draft_token_ids"} & vars(bench.scheduler).keys()
+    return {"placeholders": request.num_output_placeholders, "covered": sorted(own)}
+
+
 def seven_token_chunk_drops_drafts() -> Any:
     bench = Bench()
     steady(bench, "a", "b")
@@ -232,6 +243,7 @@ CASES: tuple[Callable[[], Any], ...] = (
     lone_decode_keeps_drafts,
     running_chunk_drops_drafts,
     other_stage_is_untouched,
+    async_scheduler_keeps_its_own_booking,
     seven_token_chunk_drops_drafts,
     first_decode_without_drafts,
     waiting_beyond_capacity_keeps_drafts,

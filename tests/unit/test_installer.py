@@ -394,3 +394,35 @@ def test_seal_writes_the_report_of_this_process(stack: Stack, tmp_path: Path) ->
 def test_seal_without_install_says_so(stack: Stack) -> None:
     with pytest.raises(KStepError, match="not installed"):
         stack.installer().seal(Side.WORKER, "worker", 1)
+
+
+def test_a_method_that_is_only_relied_on_is_guarded_and_left_alone(stack: Stack) -> None:
+    relied = target(
+        stack.name, "Runner.inherited", "self", "value", kind=Kind.RELIED_ON, wrapper=None
+    )
+    installer = stack.installer(patch("relied", relied))
+    assert installer.install(frames=4).state("relied") is State.PENDING
+    module = stack.load()
+    assert installer.status().state("relied") is State.APPLIED
+    assert "inherited" not in vars(module.Runner)
+    original = module.Base.inherited
+
+    def around(self: object, value: object) -> object:
+        return original(self, value)
+
+    module.Base.inherited = around
+    assert installer.status().state("relied") is State.APPLIED
+    module.Base.inherited = lambda self, value, more: None
+    record = installer.status().patches[0]
+    assert record.state is State.DISPLACED
+    assert "takes (self, value, more) instead of (self, value)" in record.reason
+    assert installer.uninstall().state("relied") is State.REVERTED
+
+
+def test_a_method_relied_on_that_is_gone_refuses(stack: Stack) -> None:
+    gone = target(stack.name, "Runner.gone", "self", kind=Kind.RELIED_ON, wrapper=None)
+    installer = stack.installer(patch("relied", gone))
+    stack.load()
+    report = installer.install(frames=4)
+    assert (report.active, report.state("relied")) == (False, State.REFUSED)
+    assert "Runner.gone does not exist" in report.reason
