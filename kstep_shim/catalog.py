@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Iterable
+from dataclasses import replace
 from importlib import import_module
 
 from kstep_shim.declaration import Patch
 from kstep_shim.errors import KStepError
+from kstep_shim.guards import installed_version
 from kstep_shim.settings import Settings
 
 # Names of modules in kstep_shim.patches, in the order in which they are applied.
@@ -32,8 +34,28 @@ PATCHES: tuple[Patch, ...]
 
 @functools.cache
 def patches() -> tuple[Patch, ...]:
-    """Return every patch of this release, in order."""
+    """Return every patch of this release for the platform of this environment, in order."""
+    return for_platform(platform())
+
+
+def every_patch() -> tuple[Patch, ...]:
+    """Return every patch of this release with the targets of all platforms."""
     return tuple(import_module(f"kstep_shim.patches.{name}").PATCH for name in _PATCH_MODULES)
+
+
+def platform() -> str:
+    """Name the platform of the installed stack: ``npu`` with vllm-ascend, else ``cuda``."""
+    return "cuda" if installed_version("vllm-ascend") is None else "npu"
+
+
+def for_platform(name: str) -> tuple[Patch, ...]:
+    """Return the patches with the targets that one platform has; those with none are left out."""
+    found = []
+    for patch in every_patch():
+        targets = tuple(t for t in patch.targets if t.platform in (None, name))
+        if targets:
+            found.append(patch if targets == patch.targets else replace(patch, targets=targets))
+    return tuple(found)
 
 
 def find(name: str, catalogue: Iterable[Patch] | None = None) -> Patch:

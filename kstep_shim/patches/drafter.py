@@ -18,6 +18,21 @@ def propose(wrapped: Callable[..., Any], runner: Any, args: Any, kwargs: Any) ->
     return _propose(runner, *args, **kwargs)
 
 
+def propose_on_cuda(wrapped: Callable[..., Any], runner: Any, args: Any, kwargs: Any) -> Any:
+    """As `propose`, for the CUDA runner, which hands the step over before the sampled ids."""
+    from kstep_shim.frames.contract import supports_multi_frame
+
+    if runner.num_spec_tokens <= 0 or not supports_multi_frame(runner.model):
+        return wrapped(*args, **kwargs)
+    return _propose_on_cuda(runner, *args, **kwargs)
+
+
+def _propose_on_cuda(
+    runner: Any, scheduler_output: Any, sampled_token_ids: Any, *_: Any, **__: Any
+) -> list[list[int]]:
+    return _propose(runner, sampled_token_ids, None, scheduler_output)
+
+
 def _propose(
     runner: Any,
     valid_sampled_token_ids: Any,
@@ -75,6 +90,26 @@ PATCH = Patch(
                 "target_model_batch_desc",
             ),
             wrapper=propose,
+            platform="npu",
+        ),
+        Target(
+            distribution="vllm",
+            module="vllm.v1.worker.gpu_model_runner",
+            qualname="GPUModelRunner.propose_draft_token_ids",
+            parameters=(
+                "self",
+                "scheduler_output",
+                "sampled_token_ids",
+                "sampling_metadata",
+                "hidden_states",
+                "sample_hidden_states",
+                "aux_hidden_states",
+                "spec_decode_metadata",
+                "common_attn_metadata",
+                "slot_mappings",
+            ),
+            wrapper=propose_on_cuda,
+            platform="cuda",
         ),
     ),
     sides=frozenset({Side.WORKER}),

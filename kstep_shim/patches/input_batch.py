@@ -73,6 +73,7 @@ PATCH = Patch(
                 "kv_cache_groups",
             ),
             wrapper=size_by_stop_row,
+            platform="npu",
         ),
     ),
     sides=frozenset({Side.WORKER}),

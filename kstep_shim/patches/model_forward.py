@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
 
@@ -10,6 +11,15 @@ from kstep_shim.counters import counters
 from kstep_shim.declaration import Kind, Patch, Side, Target
 
 _TAIL = "_kstep_shim_tail"
+
+
+@dataclass(frozen=True)
+class _Call:
+    """Arguments of the wrapped forward by name; `padded_tokens` is the NPU runner's own."""
+
+    inputs: dict[str, Any]
+    model_kwargs: dict[str, Any]
+    padded_tokens: int | None = None
 
 
 def run_frames(wrapped: Callable[..., Any], runner: Any, args: Any, kwargs: Any) -> Any:
@@ -21,6 +31,38 @@ def run_frames(wrapped: Callable[..., Any], runner: Any, args: Any, kwargs: Any)
         Several tokens of a decoding Talker request are scheduled and the loop declined. The
         single forward would corrupt the codec stream, so this must never be served.
     """
+    return _engage(_bind_npu, wrapped, runner, args, kwargs)
+
+
+def run_frames_on_cuda(wrapped: Callable[..., Any], runner: Any, args: Any, kwargs: Any) -> Any:
+    """As `run_frames`, for the CUDA runner, whose forward takes other arguments."""
+    return _engage(_bind_cuda, wrapped, runner, args, kwargs)
+
+
+def _bind_npu(num_tokens_padded: int, *args: Any, **kwargs: Any) -> _Call:
+    call = _bind_cuda(*args, **kwargs)
+    return replace(call, padded_tokens=num_tokens_padded)
+
+
+def _bind_cuda(
+    input_ids: Any = None,
+    positions: Any = None,
+    intermediate_tensors: Any = None,
+    inputs_embeds: Any = None,
+    **model_kwargs: Any,
+) -> _Call:
+    inputs = {
+        "input_ids": input_ids,
+        "positions": positions,
+        "intermediate_tensors": intermediate_tensors,
+        "inputs_embeds": inputs_embeds,
+    }
+    return _Call(inputs, model_kwargs)
+
+
+def _engage(
+    bind: Callable[..., _Call], wrapped: Callable[..., Any], runner: Any, args: Any, kwargs: Any
+) -> Any:
     from kstep_shim.frames.contract import supports_multi_frame
     from kstep_shim.frames.gate import applies, is_multi_token_decode
 
@@ -33,7 +75,7 @@ def run_frames(wrapped: Callable[..., Any], runner: Any, args: Any, kwargs: Any)
     extras = runner._build_model_kwargs_extra()
     frames = applies(runner.model, extras)
     if frames > 1:
-        return _run(runner, frames, extras, *args, **kwargs)
+        return _run(runner, frames, extras, bind(*args, **kwargs))
     if is_multi_token_decode(runner.model, extras):
         counters().increment("backstop_reached")
         raise RuntimeError(
@@ -45,17 +87,7 @@ def run_frames(wrapped: Callable[..., Any], runner: Any, args: Any, kwargs: Any)
     return wrapped(*args, **kwargs)
 
 
-def _run(
-    runner: Any,
-    frames: int,
-    extras: dict[str, Any],
-    num_tokens_padded: int,
-    input_ids: Any = None,
-    positions: Any = None,
-    intermediate_tensors: Any = None,
-    inputs_embeds: Any = None,
-    **model_kwargs: Any,
-) -> Any:
+def _run(runner: Any, frames: int, extras: dict[str, Any], call: _Call) -> Any:
     from vllm.forward_context import get_forward_context
 
     from kstep_shim.frames.loop import run
@@ -63,41 +95,27 @@ def _run(
     from kstep_shim.multi_frame import begin_narrow_step, end_narrow_step
 
     context = get_forward_context()
+    spans = extras["request_token_spans"]
     narrow = begin_narrow_step(
         runner=runner,
         forward_context=context,
         frames=frames,
-        positions=positions,
-        inputs_embeds=inputs_embeds,
-        spans=extras["request_token_spans"],
+        positions=call.inputs["positions"],
+        inputs_embeds=call.inputs["inputs_embeds"],
+        spans=spans,
     )
-    graph_tokens = num_tokens_padded if narrow is None else narrow.rows
-    update = partial(runner._update_full_graph_params_if_needed, context, graph_tokens)
-    forward = partial(
-        runner.model,
-        input_ids=input_ids,
-        positions=positions,
-        intermediate_tensors=intermediate_tensors,
-        inputs_embeds=inputs_embeds,
-        **model_kwargs,
-        **extras,
+    run_model, after_forward = _forward(
+        runner, context, extras, call, None if narrow is None else narrow.rows
     )
-
-    def updated_forward() -> Any:
-        update()
-        return forward()
-
-    # As in the stock forward: some parts record a graph's events before they wait for them.
-    before = runner.enable_enpu
     try:
         output = run(
             model=runner.model,
-            run_model=updated_forward if before else forward,
-            after_forward=_nothing if before else update,
-            inputs_embeds=inputs_embeds,
-            input_ids=input_ids,
+            run_model=run_model,
+            after_forward=after_forward,
+            inputs_embeds=call.inputs["inputs_embeds"],
+            input_ids=call.inputs["input_ids"],
             frames=frames,
-            model_kwargs=model_kwargs,
+            model_kwargs=call.model_kwargs,
             model_kwargs_extra=extras,
             narrow=narrow,
             tail=_tail(runner),
@@ -107,8 +125,28 @@ def _run(
     ensure_stop_token_vocab(runner, output.text_hidden_states)
     runner._omni_last_model_output = output
     counters().increment("steps_engaged")
-    counters().increment("frames_run", frames * len(extras["request_token_spans"]))
+    counters().increment("frames_run", frames * len(spans))
     return output
+
+
+def _forward(
+    runner: Any, context: Any, extras: dict[str, Any], call: _Call, narrow_rows: int | None
+) -> tuple[Callable[[], Any], Callable[[], None]]:
+    """One forward, and what follows it; on an NPU graphs get their parameters around each one."""
+    forward = partial(runner.model, **call.inputs, **call.model_kwargs, **extras)
+    if call.padded_tokens is None:
+        return forward, _nothing
+    tokens = call.padded_tokens if narrow_rows is None else narrow_rows
+    update = partial(runner._update_full_graph_params_if_needed, context, tokens)
+    if not runner.enable_enpu:
+        return forward, update
+
+    # As in the stock forward: these parts record a graph's events before they wait for them.
+    def updated_forward() -> Any:
+        update()
+        return forward()
+
+    return updated_forward, _nothing
 
 
 def _tail(runner: Any) -> Any:
@@ -147,6 +185,21 @@ PATCH = Patch(
                 "inputs_embeds",
             ),
             wrapper=run_frames,
+            platform="npu",
+        ),
+        Target(
+            distribution="vllm-omni",
+            module="vllm_omni.worker.gpu_model_runner",
+            qualname="OmniGPUModelRunner._model_forward",
+            parameters=(
+                "self",
+                "input_ids",
+                "positions",
+                "intermediate_tensors",
+                "inputs_embeds",
+            ),
+            wrapper=run_frames_on_cuda,
+            platform="cuda",
         ),
         Target(
             distribution="vllm-ascend",
@@ -154,6 +207,7 @@ PATCH = Patch(
             qualname="NPUModelRunner._update_full_graph_params_if_needed",
             parameters=("self", "forward_context", "num_tokens_padded"),
             kind=Kind.RELIED_ON,
+            platform="npu",
         ),
         Target(
             distribution="vllm-omni",

@@ -35,6 +35,7 @@ PATCH = Patch(
             qualname="_run_warmup",
             parameters=("name", "warmup_fn", "worker"),
             wrapper=skip_by_part,
+            platform="npu",
         ),
     ),
     sides=frozenset({Side.WORKER}),
