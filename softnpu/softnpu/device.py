@@ -96,7 +96,7 @@ def _call(func: Any, name: str, args: Sequence[Any], options: dict[str, Any]) ->
             streams.refuse_behind_wait(name)
         return result
     if func in _TRANSFERS:
-        result = _moved(args[0], result, target)
+        result = _moved(args[0] if args else options.get("data"), result, target)
     if target == "npu":
         marks.mark(marks.tensors_near((result,)))
     return result

@@ -94,6 +94,11 @@ def test_swiglu(rows: torch.Tensor) -> None:
     _check(torch_npu.npu_swiglu, torch.cat([rows, rows.flip(0)], -1))
 
 
+@pytest.mark.parametrize("name", ["softmax", "log_softmax", "sum", "cumsum", "argmax"])
+def test_reductions_of_torch(rows: torch.Tensor, name: str) -> None:
+    _check(lambda x: getattr(torch, name)(x, -1), rows)
+
+
 @pytest.mark.parametrize("neox", [True, False])
 def test_rotary_embedding(neox: bool) -> None:
     cache = torch.randn(50, 6)

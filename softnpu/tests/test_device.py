@@ -78,10 +78,15 @@ def test_a_transfer_from_the_device_copies(copy) -> None:
 def test_a_transfer_to_the_device_copies() -> None:
     host = torch.zeros(3)
     array = host.numpy()
-    moved = [host.to("npu"), host.npu(), torch.as_tensor(host, device="npu"),
-             torch.as_tensor(array, device="npu")]  # fmt: skip
+    moved = [
+        host.to("npu"),
+        host.npu(),
+        torch.as_tensor(host, device="npu"),
+        torch.as_tensor(array, device="npu"),
+        torch.as_tensor(data=array, device="npu"),
+    ]
     host.fill_(1)
-    assert [tensor.tolist() for tensor in moved] == [[0, 0, 0]] * 4
+    assert [tensor.tolist() for tensor in moved] == [[0, 0, 0]] * 5
     there = torch.zeros(3, device="npu")
     assert there.to("npu").data_ptr() == there.data_ptr()
 

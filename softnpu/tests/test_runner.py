@@ -81,6 +81,7 @@ def test_eager(eager: dict[str, Any]) -> None:
         "r0": True, "r1": True, "r2": True,
     }  # fmt: skip
     assert len(eager["finished"]) == 3
+    assert eager["custom_ops_loaded"]
     issued = eager["after"].keys()
     assert "npu_fused_infer_attention_score" in issued
     assert "npu_scatter_pa_kv_cache" in issued

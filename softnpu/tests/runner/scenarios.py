@@ -9,6 +9,7 @@ from collections.abc import Callable
 from typing import Any
 
 import torch
+import vllm_ascend.utils
 
 import softnpu
 from runner.rig import Rig, prefer_enpu
@@ -21,7 +22,11 @@ def plain(mode: str | None = None) -> Result:
     rig = Rig(mode)
     before = softnpu.kernel_calls()
     rig.run()
-    return rig.result() | {"before": before, "after": softnpu.kernel_calls()}
+    return rig.result() | {
+        "custom_ops_loaded": vllm_ascend.utils._CUSTOM_OP_ENABLED is not None,
+        "before": before,
+        "after": softnpu.kernel_calls(),
+    }
 
 
 def seeded_sampling() -> Result:
