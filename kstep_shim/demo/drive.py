@@ -25,10 +25,10 @@ class Driver:
     def __init__(self, engine: EngineCore) -> None:
         self._engine = engine
         self._talker = talker_wrapper(engine).talker
-        self._eos_frames: dict[str, int] = {}
+        self._ends: dict[str, int] = {}
         self._scheduled: Any = None
         self._payloads: dict[str, Any] = {}
-        self._force_codec_eos()
+        self._force_codec_end()
         self._record_schedules()
         self._record_outputs()
         self._vocoder = VocoderEnd(self._scheduler.chunk_transfer_adapter)
@@ -36,7 +36,7 @@ class Driver:
     def run(self, scenario: Scenario, progress: Callable[[int], None] | None = None) -> Outcome:
         """Serve every request of `scenario` to its end."""
         self._outcome = Outcome({r.request_id: RequestOutcome() for r in scenario.requests}, [])
-        self._eos_frames = {
+        self._ends = {
             r.request_id: r.eos_frame for r in scenario.requests if r.eos_frame is not None
         }
         pending = sorted(scenario.requests, key=lambda request: request.arrival)
@@ -145,22 +145,25 @@ class Driver:
 
         self._scheduler.update_from_output = recording
 
-    def _force_codec_eos(self) -> None:
-        """Let a scenario say at which frame the codec ends; the random draw is spent as usual."""
-        sample = self._talker._sample_audio_code
+    def _force_codec_end(self) -> None:
+        """Let a scenario say at which frame the codec ends; the random draw is spent as usual.
 
-        def forced(hidden: Any, history: Any, request_id: str, step: int) -> Any:
-            code = sample(hidden, history, request_id, step)
-            end = self._eos_frames.get(request_id)
-            if end is None:
-                return code
-            stop = self._talker._num_audio_tokens - 1
-            if step + 1 >= end:
-                return code.new_full(code.shape, stop)
-            # A scenario that names the end must not be ended earlier by the draw itself.
-            return code % stop
+        Set in the request's codec state, which every way of sampling a frame reads. The frame that
+        reaches the ceiling is drawn and not delivered, as a drawn end is.
+        """
+        preprocess = self._talker.preprocess
 
-        self._talker._sample_audio_code = forced
+        def forced(*args: Any, **info: Any) -> Any:
+            ids, embeds, update = preprocess(*args, **info)
+            state = update.get("audio_state")
+            end = self._ends.get(str(info.get("request_id")))
+            if state is not None and end is not None:
+                state["max_tokens"] = min(state["max_tokens"], end)
+                # A scenario that names the end must not be ended earlier by the draw itself.
+                state["min_tokens"] = end
+            return ids, embeds, update
+
+        self._talker.preprocess = forced
 
 
 def build_request(spec: RequestSpec) -> Any:

@@ -42,8 +42,8 @@ class RequestSpec:
     """One Talker request.
 
     ``condition`` is the number of text tokens it speaks (0 = empty speech); ``arrival`` the engine
-    step before which it is added; ``eos_frame`` makes the codec draw its end of speech at that
-    frame (1-based), whatever the random draw said; ``abort_step`` is a step after which the client
+    step before which it is added; ``eos_frame`` makes the codec end its speech at that frame
+    (1-based), whatever the random draw said; ``abort_step`` is a step after which the client
     leaves.
     """
 

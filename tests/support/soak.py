@@ -39,7 +39,7 @@ def main() -> int:
                     say(f"{error}\nreplay: {plan.replay()}")
                     violations += 1
                     continue
-                say(f"{verdict}, budget {budget}, {time.monotonic() - started:.0f} s")
+                say(f"seed {seed} budget {budget} {verdict}, {time.monotonic() - started:.0f} s")
                 if verdict.violations:
                     say("\n".join(verdict.violations[:20]))
                     say(f"replay: {plan.replay()}")

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
 from support.stages import Stages
-from support.stress_plan import StressPlan, request_kinds
+from support.stress_plan import Plan
 from support.stress_run import Key, Spoken, StressResult, run_alone, run_plan
 
 #: Stock keeps these for a client that left before its end, at K=1 too.
@@ -19,16 +19,18 @@ _STOCK_LEFTOVERS = ("adapter.",)
 class Verdict:
     """Violations of one run, and what was run."""
 
-    plan: StressPlan
+    plan: Plan
     result: StressResult
     violations: list[str]
 
     def __str__(self) -> str:
         result = self.result
-        ended = sum(not spoken.gone for spoken in result.spoken.values())
+        said = result.spoken.values()
+        left, preempted = sum(s.gone for s in said), sum(s.preempted for s in said)
         return (
-            f"K={self.plan.frames} seed={self.plan.seed}: {result.steps} execute_model calls, "
-            f"{result.engaged} K-frame steps, {len(result.spoken)} requests ({ended} to the end), "
+            f"K={self.plan.frames}: {result.steps} execute_model calls, "
+            f"{result.engaged} K-frame steps, {len(said)} requests ({left} left, {preempted} "
+            f"preempted), "
             f"{result.rolled_back} positions rolled back, {len(self.violations)} violations"
         )
 
@@ -39,17 +41,19 @@ class Stress:
     def __init__(self, stages: Stages, timeout: float = 240.0) -> None:
         self._stages = stages
         self._timeout = timeout
-        self._alone: dict[tuple[StressPlan, Key], Spoken] = {}
+        self._alone: dict[tuple[str, Key], Spoken] = {}
 
-    def judge(self, plan: StressPlan, prepare: Callable[[], None] | None = None) -> Verdict:
+    def judge(self, plan: Plan, prepare: Callable[[], None] | None = None) -> Verdict:
         """Serve `plan` and compare every request of it."""
         result: StressResult = self._call(partial(run_plan, plan, prepare))
         violations = [*self._compare(plan, result), *_leftovers(result)]
+        if result.counters.get("steps_engaged", 0) != result.engaged or not result.engaged:
+            violations.append(f"{result.engaged} K-frame steps scheduled: {result.counters}")
         if result.counters.get("backstop_reached"):
             violations.append(f"backstop reached {result.counters['backstop_reached']} times")
         return Verdict(plan, result, violations)
 
-    def check(self, plan: StressPlan, prepare: Callable[[], None] | None = None) -> Verdict:
+    def check(self, plan: Plan, prepare: Callable[[], None] | None = None) -> Verdict:
         """As `judge`, raising on any violation with the command that replays it."""
         try:
             verdict = self.judge(plan, prepare)
@@ -62,21 +66,19 @@ class Stress:
     def _call(self, function: Callable[[], Any]) -> Any:
         return self._stages.call(function, timeout=self._timeout)
 
-    def _compare(self, plan: StressPlan, result: StressResult) -> list[str]:
-        # Plans that differ in what K=1 does not know share its answers.
-        stock = replace(plan, frames=1, steps=0, blocks=None, abort_share=0.0)
-        keys = {spoken.key for spoken in result.spoken.values() if spoken.outcome.tokens}
-        missing = sorted(key for key in keys if (stock, key) not in self._alone)
+    def _compare(self, plan: Plan, result: StressResult) -> list[str]:
+        stock = plan.stock()
+        spoken = {name: said for name, said in result.spoken.items() if said.outcome.tokens}
+        wanted = {said.key: said.spec for said in spoken.values()}
+        missing = {key: s for key, s in wanted.items() if (repr(stock), key) not in self._alone}
         if missing:
-            kinds = request_kinds(plan)
-            answers = self._call(partial(run_alone, stock, kinds, missing))
-            self._alone.update({(stock, key): spoken for key, spoken in answers.items()})
-        found = []
-        for name, spoken in result.spoken.items():
-            if spoken.outcome.tokens:
-                expected = self._alone[stock, spoken.key]
-                found += [f"{name} {spoken.key}: {what}" for what in differences(expected, spoken)]
-        return found
+            answers = self._call(partial(run_alone, stock, missing))
+            self._alone.update({(repr(stock), key): said for key, said in answers.items()})
+        return [
+            f"{name} {said.spec} {said.chunks}: {what}"
+            for name, said in spoken.items()
+            for what in differences(self._alone[repr(stock), said.key], said)
+        ]
 
 
 def differences(expected: Spoken, spoken: Spoken) -> list[str]:
@@ -98,6 +100,7 @@ def differences(expected: Spoken, spoken: Spoken) -> list[str]:
         # The terminal marker tells the vocoder stage that nothing more will come.
         pairs["payloads"] = (pairs["payloads"][0], pairs["payloads"][1][: len(payloads)])
         pairs["finish_reason"] = ("error", got.finish_reason)
+        pairs["stop_reason"] = ("preempted", str(got.stop_reason).partition(":")[0])
     elif not spoken.gone:
         for item in ("finish_reason", "stop_reason", "draws"):
             pairs[item] = (getattr(want, item), getattr(got, item))

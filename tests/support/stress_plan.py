@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import itertools
 import random
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
+from typing import Protocol
 
 from kstep_shim.demo.scenario import RequestSpec, StageShape
 
@@ -14,8 +16,43 @@ _NO_EOS = 10_000
 
 
 @dataclass(frozen=True)
+class Visit:
+    """One request of a run, and when its client leaves, if it does.
+
+    ``arrival`` is the engine step before which it comes; ``abort_after`` the number of steps that
+    it stays.
+    """
+
+    spec: RequestSpec
+    arrival: int = 0
+    abort_after: int | None = None
+    abort_point: str = "after"
+
+
+class Plan(Protocol):
+    """What a run needs to know; equal plans replay each other."""
+
+    @property
+    def frames(self) -> int: ...
+
+    @property
+    def steps(self) -> int: ...
+
+    @property
+    def most_at_once(self) -> int: ...
+
+    def shape(self) -> StageShape: ...
+
+    def stock(self) -> StageShape: ...
+
+    def arrivals(self) -> Iterator[list[Visit]]: ...
+
+    def replay(self) -> str: ...
+
+
+@dataclass(frozen=True)
 class StressPlan:
-    """One stress run; equal plans replay each other.
+    """Random traffic.
 
     ``steps`` counts the model runner's ``execute_model`` calls with work in them; the requests
     that are alive by then are served to their ends. ``blocks`` makes KV blocks scarce.
@@ -28,9 +65,11 @@ class StressPlan:
     blocks: int | None = None
     abort_share: float = 0.15
     kinds: int = 24
+    #: Who comes when so many are in the system goes away again; the stages serve four at a time.
+    most_at_once: int = 7
 
     def shape(self) -> StageShape:
-        """The stage that the plan runs on; K=1 for ``frames`` of 1."""
+        """The stage that the plan runs on."""
         arguments = {} if self.blocks is None else {"num_gpu_blocks_override": self.blocks}
         return StageShape(
             frames=self.frames,
@@ -39,6 +78,18 @@ class StressPlan:
             max_model_len=1024 if self.blocks is None else 256,
             engine_args=arguments,
         )
+
+    def stock(self) -> StageShape:
+        """The same at K=1 with KV blocks enough."""
+        return replace(self.shape(), frames=1, shim=False, engine_args={})
+
+    def arrivals(self) -> Iterator[list[Visit]]:
+        """Who arrives before each step, without end."""
+        draw = random.Random(f"arrivals {self.seed}")
+        coming = visits(self)
+        while True:
+            count = draw.choice((0, 0, 0, 0, 0, 1, 1, 2, 3))
+            yield [next(coming) for _ in range(count)]
 
     def replay(self) -> str:
         """The command that runs exactly this plan again."""
@@ -50,13 +101,40 @@ class StressPlan:
 
 
 @dataclass(frozen=True)
-class Visit:
-    """One request of a run: which kind, and when its client leaves, if it does."""
+class Traffic:
+    """Listed visits on a given stage, each served to its end."""
 
-    spec: RequestSpec
-    kind: int
-    abort_after: int | None = None
-    abort_point: str = "after"
+    on: StageShape
+    visits: tuple[Visit, ...]
+    most_at_once: int = 10_000
+
+    @property
+    def frames(self) -> int:
+        """K."""
+        return self.on.frames
+
+    @property
+    def steps(self) -> int:
+        """Steps to run at least: until the last visit has come."""
+        return max(visit.arrival for visit in self.visits) + 1
+
+    def shape(self) -> StageShape:
+        """The stage with the shim on, if it runs more than one frame."""
+        return replace(self.on, shim=self.frames > 1)
+
+    def stock(self) -> StageShape:
+        """The same at K=1 with KV blocks enough."""
+        arguments = {k: v for k, v in self.on.engine_args.items() if "blocks" not in k}
+        return replace(self.on, frames=1, shim=False, engine_args=arguments)
+
+    def arrivals(self) -> Iterator[list[Visit]]:
+        """Who arrives before each step, without end."""
+        for step in itertools.count():
+            yield [visit for visit in self.visits if visit.arrival == step]
+
+    def replay(self) -> str:
+        """The traffic itself."""
+        return repr(self)
 
 
 def request_kinds(plan: StressPlan) -> list[RequestSpec]:
@@ -66,7 +144,7 @@ def request_kinds(plan: StressPlan) -> list[RequestSpec]:
     kinds.append(RequestSpec("one token", condition=1, min_tokens=0, eos_frame=3))
     while len(kinds) < plan.kinds:
         kinds.append(_kind(draw, long=plan.blocks is not None))
-    return [replace(kind, request_id=f"kind{index}") for index, kind in enumerate(kinds)]
+    return kinds
 
 
 def _kind(draw: random.Random, long: bool) -> RequestSpec:
@@ -101,14 +179,16 @@ def visits(plan: StressPlan) -> Iterator[Visit]:
     """Endless requests in order of arrival."""
     draw = random.Random(f"visits {plan.seed}")
     kinds = request_kinds(plan)
-    number = 0
-    while True:
-        kind = draw.randrange(len(kinds))
+    for number in itertools.count():
+        kind = draw.choice(kinds)
         leaves = draw.random() < plan.abort_share
         yield Visit(
-            replace(kinds[kind], request_id=f"r{number}"),
-            kind,
+            replace(kind, request_id=f"r{number}"),
             abort_after=draw.choice((0, 1, 2, 3, 5, 9, 14)) if leaves else None,
             abort_point=draw.choice(ABORT_POINTS),
         )
-        number += 1
+
+
+def label(spec: RequestSpec) -> str:
+    """What a request says, without its name and its time."""
+    return repr(replace(spec, request_id="", arrival=0, abort_step=None))

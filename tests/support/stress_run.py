@@ -2,21 +2,20 @@
 
 from __future__ import annotations
 
-import random
 from collections import deque
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from kstep_shim.demo.drive import Driver, build_request
 from kstep_shim.demo.outcome import Outcome, RequestOutcome
-from kstep_shim.demo.scenario import RequestSpec
+from kstep_shim.demo.scenario import RequestSpec, StageShape
 from kstep_shim.demo.stage import bring_up, model_runner, prepare_environment
 from support.stress_books import BookError, check_books, check_inputs, check_schedule
-from support.stress_plan import StressPlan, Visit, visits
+from support.stress_plan import Plan, Visit, label
 
 #: A request of a kind whose prompt was read in chunks of these sizes.
-Key = tuple[int, tuple[int, ...]]
+Key = tuple[str, tuple[int, ...]]
 
 
 @dataclass
@@ -28,11 +27,12 @@ class Spoken:
     sent: dict[int, int] = field(default_factory=dict)
     gone: bool = False
     preempted: bool = False
-    kind: int = -1
+    spec: RequestSpec | None = None
 
     @property
     def key(self) -> Key:
-        return self.kind, tuple(self.chunks)
+        assert self.spec is not None
+        return label(self.spec), tuple(self.chunks)
 
 
 @dataclass
@@ -61,18 +61,18 @@ class StressDriver(Driver):
         self._outcome = Outcome({}, [])
         self._watch()
 
-    def run_plan(self, plan: StressPlan) -> StressResult:
+    def run_plan(self, plan: Plan) -> StressResult:
         """Serve `plan` to its end."""
-        draw = random.Random(f"arrivals {plan.seed}")
-        coming = visits(plan)
-        while self._executed < plan.steps:
-            for _ in range(draw.choice((0, 0, 0, 0, 0, 1, 1, 2, 3))):
-                if len(self._scheduler.requests) < 7:
-                    self._arrive(next(coming))
+        for step, arriving in enumerate(plan.arrivals()):
+            if self._executed >= plan.steps or (step >= plan.steps and not arriving):
+                break
+            for visit in arriving:
+                if len(self._scheduler.requests) < plan.most_at_once:
+                    self._arrive(visit)
             self.step()
         self._drain()
         # The Talker forgets who finished in the next forward, at K=1 too.
-        self._arrive(Visit(RequestSpec("last", condition=1, eos_frame=2, min_tokens=0), -1))
+        self._arrive(Visit(RequestSpec("last", condition=1, eos_frame=2, min_tokens=0)))
         self._drain()
         del self._spoken["last"]
         return StressResult(
@@ -84,11 +84,9 @@ class StressDriver(Driver):
             leftovers(self._engine, [*self._spoken]),
         )
 
-    def speak_alone(self, kinds: Sequence[RequestSpec], key: Key, number: int) -> Spoken:
-        """One request on an otherwise idle engine, its prompt read in the chunks of `key`."""
-        kind, chunks = key
-        spec = RequestSpec(**{**vars(kinds[kind]), "request_id": f"alone{number}"})
-        self._arrive(Visit(spec, kind))
+    def speak_alone(self, spec: RequestSpec, chunks: Sequence[int]) -> Spoken:
+        """One request on an otherwise idle engine, its prompt read in `chunks`."""
+        self._arrive(Visit(spec))
         whole = self._scheduler.max_num_scheduled_tokens
         for chunk in chunks:
             self._scheduler.max_num_scheduled_tokens = chunk
@@ -123,12 +121,12 @@ class StressDriver(Driver):
 
     def _arrive(self, visit: Visit) -> None:
         name = visit.spec.request_id
-        self._spoken[name] = Spoken(RequestOutcome(), kind=visit.kind)
+        self._spoken[name] = Spoken(RequestOutcome(), spec=visit.spec)
         self._visits[name] = visit
         self._alive[name] = 0
         self._outcome.requests[name] = self._spoken[name].outcome
         if visit.spec.eos_frame is not None:
-            self._eos_frames[name] = visit.spec.eos_frame
+            self._ends[name] = visit.spec.eos_frame
         self._engine.add_request(build_request(visit.spec))
 
     def _leaving(self, point: str) -> list[str]:
@@ -226,7 +224,7 @@ def _counters() -> dict[str, int]:
     return dict(kstep_shim.status().counters)
 
 
-def run_plan(plan: StressPlan, prepare: Callable[[], None] | None = None) -> StressResult:
+def run_plan(plan: Plan, prepare: Callable[[], None] | None = None) -> StressResult:
     """Serve `plan` on a fresh stage in this process."""
     prepare_environment()
     import torch  # noqa: F401
@@ -236,12 +234,13 @@ def run_plan(plan: StressPlan, prepare: Callable[[], None] | None = None) -> Str
     return StressDriver(bring_up(plan.shape()), plan.frames).run_plan(plan)
 
 
-def run_alone(
-    plan: StressPlan, kinds: Sequence[RequestSpec], keys: Sequence[Key]
-) -> dict[Key, Spoken]:
-    """What K=1 without the shim says for each of `keys`, one request at a time."""
+def run_alone(shape: StageShape, wanted: Mapping[Key, RequestSpec]) -> dict[Key, Spoken]:
+    """What K=1 without the shim says for each of `wanted`, one request at a time."""
     prepare_environment()
     import torch  # noqa: F401
 
-    driver = StressDriver(bring_up(plan.shape()), 1)
-    return {key: driver.speak_alone(kinds, key, number) for number, key in enumerate(keys)}
+    driver = StressDriver(bring_up(shape), 1)
+    return {
+        key: driver.speak_alone(replace(spec, request_id=f"alone{number}"), key[1])
+        for number, (key, spec) in enumerate(wanted.items())
+    }
