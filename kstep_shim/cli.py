@@ -1,12 +1,13 @@
 """The command ``kstep-shim``.
 
-Exit codes: 0 = as wanted, 1 = a check failed, 2 = wrong usage.
+Exit codes: 0 = as wanted, 1 = a check failed, 2 = wrong usage; ``run`` exits as its command does.
 """
 
 from __future__ import annotations
 
 import argparse
 import sys
+from importlib import import_module
 from typing import TYPE_CHECKING
 
 from kstep_shim import __version__
@@ -16,12 +17,15 @@ from kstep_shim.settings import MAX_FRAMES
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    _Commands = argparse._SubParsersAction[argparse.ArgumentParser]
+
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Run the command and return its exit code."""
     arguments = build_parser().parse_args(argv)
+    module = import_module(f"kstep_shim.commands.{arguments.command}")
     try:
-        return int(arguments.run(arguments))
+        return int(module.run(arguments))
     except KStepError as error:
         sys.stderr.write(f"kstep-shim: {error}\n")
         return 1
@@ -34,12 +38,12 @@ def build_parser() -> argparse.ArgumentParser:
     )
     parser.add_argument("--version", action="version", version=f"kstep-shim {__version__}")
     commands = parser.add_subparsers(dest="command", required=True)
-    _add_demo(commands)
-    _add_status(commands)
+    for add in (_add_doctor, _add_status, _add_env, _add_run, _add_demo):
+        add(commands)
     return parser
 
 
-def _add_demo(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
+def _add_demo(commands: _Commands) -> None:
     demo = commands.add_parser(
         "demo", help="speak K frames per step on the soft NPU and compare with K=1"
     )
@@ -50,33 +54,53 @@ def _add_demo(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> 
     demo.add_argument("--keep", metavar="DIR", help="keep what the two processes wrote in DIR")
     demo.add_argument("--compare", metavar="DIR", help="run nothing, compare what is in DIR")
     demo.add_argument("--json", action="store_true", help="print one JSON object")
-    demo.set_defaults(run=_demo)
 
 
-def _add_status(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
-    status = commands.add_parser("status", help="the state of every patch in this process")
+def _add_doctor(commands: _Commands) -> None:
+    doctor = commands.add_parser(
+        "doctor",
+        help="check versions, patch points, environment and a deploy YAML; imports nothing",
+    )
+    doctor.add_argument("deploy", nargs="?", metavar="YAML", help="say what this would do")
+    doctor.add_argument("--platform", default="npu", help="whose overrides count (default npu)")
+    doctor.add_argument("--json", action="store_true", help="print one JSON object")
+
+
+def _add_status(commands: _Commands) -> None:
+    status = commands.add_parser("status", help="what the processes of a deployment report")
+    status.add_argument(
+        "directory", nargs="?", metavar="DIR", help="default: KSTEP_SHIM_STATUS_DIR"
+    )
     status.add_argument("--json", action="store_true", help="print one JSON object")
-    status.set_defaults(run=_status)
+
+
+def _add_env(commands: _Commands) -> None:
+    env = commands.add_parser("env", help="print the variables that switch the shim on")
+    _add_settings(env)
+    env.add_argument(
+        "--bootstrap", action="store_true", help="also put the bootstrap on PYTHONPATH"
+    )
+    env.add_argument("--ray", action="store_true", help="also let vLLM copy them to Ray workers")
+    env.add_argument("--json", action="store_true", help="print one JSON object")
+
+
+def _add_run(commands: _Commands) -> None:
+    run = commands.add_parser(
+        "run", help="start a command with the shim on", usage="%(prog)s [-k K] -- COMMAND [ARG ...]"
+    )
+    _add_settings(run)
+    run.add_argument("command_line", nargs="+", metavar="COMMAND", help="what to start")
+
+
+def _add_settings(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument(
+        "-k", type=frames, help="frames per step (default: KSTEP_SHIM_FRAMES, or 8)"
+    )
+    parser.add_argument("--status-dir", metavar="DIR", help="where processes write their reports")
+    parser.add_argument("--strict", action="store_true", help="make a refusal an error")
 
 
 _MODES = ("eager", "piecewise", "full_decode_only")
-
-
-def _demo(arguments: argparse.Namespace) -> int:
-    from kstep_shim.demo.command import run_demo
-
-    return run_demo(arguments)
-
-
-def _status(arguments: argparse.Namespace) -> int:
-    import json
-
-    import kstep_shim
-
-    report = kstep_shim.status()
-    text = json.dumps(report.to_dict(), indent=2) if arguments.json else str(report)
-    sys.stdout.write(text + "\n")
-    return 0
 
 
 def frames(text: str) -> int:

@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import importlib
-import os
-from collections.abc import Mapping, MutableMapping
-from multiprocessing import parent_process, util
+from collections.abc import Callable, Mapping, MutableMapping
+from multiprocessing import parent_process
 
-from kstep_shim import guards, report
+from kstep_shim import guards
 from kstep_shim.binding import WrapperFactory
 from kstep_shim.catalog import select
 from kstep_shim.counters import counters
@@ -16,6 +15,7 @@ from kstep_shim.environment import Export
 from kstep_shim.ledger import Ledger
 from kstep_shim.report import Report
 from kstep_shim.settings import Settings, check_frames
+from kstep_shim.status_file import StatusFile
 
 
 class Installation:
@@ -33,6 +33,8 @@ class Installation:
         The environment to export to.
     factory
         Builds the wrapper around an original.
+    make_report
+        Gives the report that goes into the status directory, from any thread.
     """
 
     def __init__(
@@ -42,6 +44,7 @@ class Installation:
         catalogue: tuple[Patch, ...],
         environ: MutableMapping[str, str],
         factory: WrapperFactory,
+        make_report: Callable[[], Report],
     ) -> None:
         self.settings = settings
         self.source = source
@@ -57,7 +60,8 @@ class Installation:
         self._export = Export(environ)
         self._static: tuple[str | None] | None = None
         self._off = False
-        self._exit: util.Finalize | None = None
+        directory = settings.status_dir
+        self._file = None if directory is None else StatusFile(directory, make_report)
 
     def problem(self) -> str | None:
         """Say why K frames per step are not possible here, from the live objects."""
@@ -113,8 +117,14 @@ class Installation:
         """Let the wrappers of one side run."""
         self.ledger.open(side)
         self.sealed.add(side)
-        self.role, self.stage = role, stage
+        self.name(role, stage)
         self.keep_report()
+
+    def name(self, role: str, stage: int | None) -> None:
+        """Note what this process is; it may be several things at once."""
+        known = [] if self.role is None else self.role.split(" and ")
+        self.role = " and ".join(dict.fromkeys([*known, role]))
+        self.stage = stage
 
     def uninstall_problem(self) -> str | None:
         """Say why nothing may be taken away."""
@@ -141,9 +151,8 @@ class Installation:
         """Take everything away."""
         self.ledger.retire()
         self._export.restore()
-        if self._exit is not None:
-            self._exit.cancel()
-            self._exit = None
+        if self._file is not None:
+            self._file.stop()
 
     def forked(self) -> None:
         """Start afresh in a forked child: it has promised nothing and counted nothing."""
@@ -169,14 +178,6 @@ class Installation:
         )
 
     def keep_report(self) -> None:
-        """Write the report now and again when the process ends, if a directory is set."""
-        if self.settings.status_dir is None:
-            return
-        self._write()
-        if self._exit is None or not self._exit.still_active():
-            # Unlike atexit, this also runs at the end of a process that multiprocessing forked.
-            self._exit = util.Finalize(None, self._write, exitpriority=0)
-
-    def _write(self) -> None:
-        if self.settings.status_dir is not None:
-            report.write(self.report(), os.fspath(self.settings.status_dir))
+        """Keep the report in the status directory from now on, if one is set."""
+        if self._file is not None:
+            self._file.keep()

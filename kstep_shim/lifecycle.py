@@ -113,10 +113,18 @@ class Lifecycle:
             self._trace("%s", installation.report())
             return self.status()
 
-    def withdraw(self, reason: str, *, level: int = logging.WARNING) -> Report:
+    def withdraw(
+        self,
+        reason: str,
+        *,
+        level: int = logging.WARNING,
+        role: str | None = None,
+        stage: int | None = None,
+    ) -> Report:
         """Turn the shim off in the head; only what a refusal needs to take effect stays.
 
-        The reason is logged once, at `level`.
+        The reason is logged once, at `level`. A process that names its role is reported in the
+        status directory as well.
 
         Raises
         ------
@@ -127,6 +135,9 @@ class Lifecycle:
         with self._lock:
             installation = self._installation or self._begin(Settings(), "inactive", catalogue)
             self._turn_off(installation, reason, level)
+            if role is not None:
+                installation.name(role, stage)
+                installation.keep_report()
             return self.status()
 
     def uninstall(self) -> Report:
@@ -171,7 +182,9 @@ class Lifecycle:
         return replace(base, frames=count), source
 
     def _begin(self, settings: Settings, source: str, catalogue: tuple[Patch, ...]) -> Installation:
-        installation = Installation(settings, source, catalogue, self._environ, self._factory)
+        installation = Installation(
+            settings, source, catalogue, self._environ, self._factory, self.status
+        )
         self._installation, self._reason = installation, NOT_INSTALLED
         return installation
 

@@ -43,7 +43,7 @@ def _resolve(arguments: Any) -> None:
             refusal = str(error)
     if refusal is not None:
         arguments.speculative_config = None
-        shim.withdraw(refusal)
+        shim.withdraw(refusal, role="head", stage=arguments.stage_id)
     elif plan.frames > 1:
         stage.ask_for_frames(arguments, plan.frames)
         for warning in stage.stage_warnings(arguments, plan.frames):

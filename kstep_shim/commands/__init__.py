@@ -1,0 +1,1 @@
+"""The subcommands of ``kstep-shim``, one module each; only these modules print."""
