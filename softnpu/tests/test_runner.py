@@ -135,7 +135,9 @@ def test_a_missing_update_is_noticed(server: Server) -> None:
 
 
 def test_a_fresh_input_is_not_seen(server: Server, eager: dict[str, Any]) -> None:
-    assert server.run("fresh_input")["codes"] != eager["codes"]
+    codes = server.run("fresh_input")["codes"]["r0"]
+    assert len(codes) > 5
+    assert codes != eager["codes"]["r0"][: len(codes)]
 
 
 def test_a_replay_runs_no_host_code(server: Server) -> None:

@@ -102,7 +102,7 @@ def fresh_input() -> Result:
         return original(**options)
 
     _around_model(rig, call)
-    rig.run()
+    rig.run(requests=1, max_steps=12)
     return rig.result()
 
 
