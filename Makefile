@@ -19,6 +19,9 @@ test: setup  ## the tests
 test-long: setup  ## the exactness matrix and all that takes long
 	$(BIN)/python -m pytest -m long
 
+soak: setup  ## 20,000 engine steps of random traffic, K=2 to 16, five seeds (hours)
+	PYTHONPATH=tests $(BIN)/python -m support.soak
+
 lint: setup  ## formatting and lint
 	$(BIN)/ruff format --check .
 	$(BIN)/ruff check .

@@ -73,15 +73,15 @@ class DeviceTail:
             codes = self._codes(request)
             length = 0 if codes is None else codes.shape[0]
             counts.append(self._numbers(request, self._allowed[index], length))
-            spoken = "current" in (request.info.get("audio_codes") or {})
+            spoken = _last_code(request.info) is not None
             flags.append([bool(request.state.get("finished")), True, spoken])
             if codes is not None:
                 self._table.set_history(index, codes)
         self._table.load(_columns(counts), _columns(flags))
         for index, request in enumerate(self._requests):
-            current = (request.info.get("audio_codes") or {}).get("current")
+            current = _last_code(request.info)
             if current is not None:
-                self._table.row(index).current.copy_(current.reshape(1))
+                self._table.row(index).current.copy_(current)
         self._hidden: Tensor | None = None
 
     def frame(self, frame: int, hidden: Tensor) -> Tensor | None:
@@ -191,6 +191,15 @@ class DeviceTail:
                 "meta": {**outputs["meta"], "finished": ended},
             }
         )
+
+
+def _last_code(info: dict[str, Any]) -> Tensor | None:
+    """The code that the next frame starts from, ``[1]``; a request that has said nothing has none.
+
+    The released code leaves an empty tensor there when a prompt was read.
+    """
+    current = (info.get("audio_codes") or {}).get("current")
+    return current.reshape(1) if isinstance(current, Tensor) and current.numel() == 1 else None
 
 
 def _position(generator: torch.Generator) -> Any:
