@@ -175,8 +175,14 @@ def build_request(spec: RequestSpec) -> Any:
     generator = torch.Generator().manual_seed(97 + spec.condition)
     ids = torch.randint(0, 100, (spec.condition,), generator=generator)
     hidden = torch.randn(spec.condition, CONDITION_WIDTH, generator=generator)
-    options: dict[str, Any] = {"temperature": 0.0, "top_p": 1.0, "top_k": -1, "seed": 42}
-    options.update(spec.sampling)
+    options: dict[str, Any] = {
+        "temperature": 0.0,
+        "top_p": 1.0,
+        "top_k": -1,
+        "seed": 42,
+        "stop_token_ids": [1],
+        **spec.sampling,
+    }
     return OmniRequest(
         request_id=spec.request_id,
         external_req_id=external_id(spec.request_id),
@@ -184,7 +190,6 @@ def build_request(spec: RequestSpec) -> Any:
         sampling_params=SamplingParams(
             min_tokens=spec.min_tokens,
             max_tokens=spec.max_tokens,
-            stop_token_ids=[1],
             detokenize=False,
             **options,
         ),

@@ -1,10 +1,15 @@
-"""Request options under which the engine must see every frame on its own."""
+"""Request options that the Talker's two-column head allows, and those that it does not."""
 
 from __future__ import annotations
 
+import copy
 from typing import Any
 
 from kstep_shim.frames.tokens import CONTINUE_TOKEN_ID
+
+#: Options that name ids of a real vocabulary. On the stop row they would crash the stage (an id
+#: above 1) or take away the end of speech.
+_VOCABULARY_OPTIONS = ("allowed_token_ids", "logit_bias", "_bad_words_token_ids")
 
 
 def single_frame_reason(sampling_params: Any) -> str | None:
@@ -36,3 +41,29 @@ def single_frame_reason(sampling_params: Any) -> str | None:
     if getattr(sampling_params, "eos_token_id", None) == CONTINUE_TOKEN_ID:
         return "end-of-sequence id 0"
     return None
+
+
+def without_vocabulary_options(sampling_params: Any) -> tuple[Any, list[str]]:
+    """Take the options away that have no meaning on a stop row.
+
+    Parameters
+    ----------
+    sampling_params : Any
+        vLLM ``SamplingParams`` or ``None``; never changed.
+
+    Returns
+    -------
+    sampling_params : Any
+        The very object given, or a copy without them.
+    ignored : list of str
+        What was taken away.
+    """
+    ignored = [
+        name for name in _VOCABULARY_OPTIONS if getattr(sampling_params, name, None) is not None
+    ]
+    if not ignored:
+        return sampling_params, []
+    kept = copy.copy(sampling_params)
+    for name in ignored:
+        setattr(kept, name, None)
+    return kept, [name.removeprefix("_") for name in ignored]

@@ -7,7 +7,7 @@ from typing import Any
 
 from kstep_shim.counters import counters
 from kstep_shim.declaration import Kind, Patch, Side, Target
-from kstep_shim.frames import preemption, schedule
+from kstep_shim.frames import options, preemption, schedule
 from kstep_shim.frames.hand_over import book_tokens
 
 _DRAFTS = "_kstep_shim_drafts"
@@ -77,14 +77,14 @@ def _end_preempted(scheduler: Any) -> None:
 
 
 def _arm(scheduler: Any, drafts: int) -> None:
-    """Cover three methods that this scheduler inherits, on the object itself.
+    """Cover four methods that this scheduler inherits, on the object itself.
 
     On the class that defines them they would sit below vllm-ascend's own wrappers; on
     OmniARScheduler they would hide the overrides of the asynchronous scheduler, which comes after
     it in the method resolution order of stage 0's class.
     """
     book, hand_out = scheduler._update_after_schedule, scheduler.update_draft_token_ids
-    preempt = scheduler._preempt_request
+    preempt, add = scheduler._preempt_request, scheduler.add_request
 
     def rewrite_before_booking(scheduler_output: Any) -> Any:
         if schedule.make_spans_uniform(scheduler_output, drafts):
@@ -101,9 +101,23 @@ def _arm(scheduler: Any, drafts: int) -> None:
         preemption.note_preemption(scheduler, request)
         return result
 
+    def add_request(request: Any) -> Any:
+        _ignore_vocabulary_options(request)
+        return add(request)
+
+    scheduler.add_request = add_request
     scheduler._preempt_request = note_preemption
     scheduler._update_after_schedule = rewrite_before_booking
     scheduler.update_draft_token_ids = align_drafts
+
+
+def _ignore_vocabulary_options(request: Any) -> None:
+    from kstep_shim._logging import LOGGER
+
+    kept, ignored = options.without_vocabulary_options(request.sampling_params)
+    if ignored:
+        request.sampling_params = kept
+        LOGGER.warning("kstep_shim: request %s: %s ignored", request.request_id, ignored)
 
 
 def book_step(wrapped: Callable[..., Any], scheduler: Any, args: Any, kwargs: Any) -> Any:
