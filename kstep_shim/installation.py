@@ -122,8 +122,9 @@ class Installation:
 
     def name(self, role: str, stage: int | None) -> None:
         """Note what this process is; it may be several things at once."""
-        known = [] if self.role is None else self.role.split(" and ")
-        self.role = " and ".join(dict.fromkeys([*known, role]))
+        known = {role} if self.role is None else {role, *self.role.split(" and ")}
+        ordered = [side.value for side in Side if side.value in known]
+        self.role = " and ".join([*ordered, *sorted(known.difference(ordered))])
         self.stage = stage
 
     def uninstall_problem(self) -> str | None:

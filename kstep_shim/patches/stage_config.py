@@ -6,6 +6,7 @@ from collections.abc import Callable
 from typing import Any
 
 from kstep_shim.declaration import Patch, Side, Target
+from kstep_shim.promised import PROMISED, STOCK
 
 
 def resolve_stage(wrapped: Callable[..., Any], arguments: Any, args: Any, kwargs: Any) -> Any:
@@ -43,9 +44,13 @@ def _resolve(arguments: Any) -> None:
             refusal = str(error)
     if refusal is not None:
         arguments.speculative_config = None
+        if arguments.scheduler_cls == PROMISED:
+            arguments.scheduler_cls = STOCK
         shim.withdraw(refusal, role="head", stage=arguments.stage_id)
     elif plan.frames > 1:
         stage.ask_for_frames(arguments, plan.frames)
+        if arguments.scheduler_cls == STOCK:
+            arguments.scheduler_cls = PROMISED
         for warning in stage.stage_warnings(arguments, plan.frames):
             LOGGER.warning("kstep_shim: %s", warning)
 
