@@ -1,15 +1,17 @@
-"""The Talker's codec sampler as device tensors: one frame of one request, with no host read.
+"""The Talker's codec sampler as device tensors: one frame of several requests, no host read.
 
 The numbers are the released sampler's own, operation by operation, so that every id is the same:
 temperature, the frequency penalty over the last 16 frames, the floor below which the codec may not
 end, top-p then top-k, softmax. The draw is what ``torch.multinomial`` does for one sample, an
-exponential draw and an argmax, without that function's own read of the probabilities. Rows are
-never batched: reductions and matrix products of several rows may round differently.
+exponential draw and an argmax, without that function's own read of the probabilities. What may
+round differently for several rows at once, up to the candidates, is done row by row; the draw and
+the books are the same for any number of rows.
 """
 
 from __future__ import annotations
 
 import sys
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
@@ -34,12 +36,14 @@ _NEEDED = (
 
 @dataclass(frozen=True)
 class Codec:
-    """What sampling needs of a Talker, with its constants on the device already.
+    """The sampler of a Talker, with its constants on the device already.
 
     Attributes
     ----------
     talker : Any
-        The released Talker, whose own top-p/top-k function is used.
+        The released Talker.
+    top_k_top_p : callable
+        Its module's own filter.
     vocabulary : int
         Codec ids; the last one ends the speech.
     penalty, is_end, ages : Tensor
@@ -47,6 +51,7 @@ class Codec:
     """
 
     talker: Any
+    top_k_top_p: Callable[..., Tensor]
     vocabulary: int
     penalty: Tensor
     is_end: Tensor
@@ -55,16 +60,17 @@ class Codec:
     @classmethod
     def of(cls, talker: Any) -> Codec | None:
         """The codec of `talker`, or ``None`` if it is not the Talker that this module knows."""
-        module = sys.modules.get(type(talker).__module__)
-        if any(not hasattr(talker, name) for name in _NEEDED):
-            return None
-        if not hasattr(module, "_apply_top_k_top_p"):
+        modules = (sys.modules.get(kind.__module__) for kind in type(talker).__mro__)
+        found = (getattr(module, "_apply_top_k_top_p", None) for module in modules)
+        top_k_top_p = next((function for function in found if function is not None), None)
+        if top_k_top_p is None or any(not hasattr(talker, name) for name in _NEEDED):
             return None
         weight = talker.head_code[0].weight
         vocabulary = int(talker._num_audio_tokens)
         ids = torch.arange(vocabulary, device=weight.device)
         return cls(
             talker=talker,
+            top_k_top_p=top_k_top_p,
             vocabulary=vocabulary,
             penalty=torch.full(
                 (), talker._codec_repetition_penalty, device=weight.device, dtype=torch.float32
@@ -73,69 +79,85 @@ class Codec:
             ages=torch.arange(HISTORY, 0, -1, device=weight.device),
         )
 
-    def probabilities(self, hidden: Tensor, row: CodecRow) -> Tensor:
-        """``[1, vocabulary]`` probabilities of the next code after hidden row ``[1, width]``."""
+    def candidates(self, hidden: Tensor, rows: CodecRows) -> Tensor:
+        """Scores of the codes that may follow one hidden row ``[1, width]``, the rest at -inf."""
         talker = self.talker
-        logits = talker.head_code[0](hidden).float() / talker._codec_temperature
+        scores = talker.head_code[0](hidden).float() / talker._codec_temperature
         if talker._codec_repetition_penalty != 1.0:
-            counted = (self.ages <= row.length).to(logits.dtype)
-            frequencies = torch.zeros_like(logits[0]).scatter_add_(0, row.history, counted)
+            counted = (self.ages <= rows.length[:, None]).to(scores.dtype)
+            frequencies = torch.zeros_like(scores).scatter_add_(1, rows.history, counted)
             alpha = torch.pow(self.penalty, frequencies)
-            logits = torch.where(logits < 0, logits * alpha, logits / alpha)
-        too_early = self.is_end & (row.step < row.minimum)
-        logits = logits.masked_fill(too_early, float("-inf"))
-        apply_top_k_top_p = sys.modules[type(talker).__module__]._apply_top_k_top_p
-        logits = apply_top_k_top_p(
-            logits, top_k=talker._codec_top_k, top_p=talker._codec_top_p, min_tokens_to_keep=3
+            scores = torch.where(scores < 0, scores * alpha, scores / alpha)
+        too_early = self.is_end & (rows.step < rows.minimum)[:, None]
+        return self.top_k_top_p(
+            scores.masked_fill_(too_early, float("-inf")),
+            top_k=talker._codec_top_k,
+            top_p=talker._codec_top_p,
+            min_tokens_to_keep=3,
         )
-        return torch.softmax(logits, dim=-1)
 
-    def advance(self, hidden: Tensor, noise: Tensor, row: CodecRow, frame: Tensor) -> None:
-        """Sample one frame from ``[1, width]`` hidden and ``[1, vocabulary]`` exponential noise.
+    def advance(self, candidates: Tensor, noise: Tensor, rows: CodecRows, frame: Tensor) -> None:
+        """Draw one frame from ``[n, vocabulary]`` candidates and exponential noise.
 
         A row that has finished, or has had all the frames it is allowed, stays as it is and emits
         nothing. `frame` is the step's frame counter, ``[1]`` on the device, so that the same
         captured operations serve every frame.
         """
-        probabilities = self.probabilities(hidden, row)
+        probabilities = torch.softmax(candidates, dim=-1)
         sampled = torch.argmax(probabilities / noise, dim=-1)
-        live = ~row.finished & (frame < row.allowed)
-        sane = (probabilities.amax() < float("inf")) & (probabilities.amin() >= 0)
-        sane = sane & (probabilities.sum() > 0)
-        ended = (sampled == self.vocabulary - 1) | (row.step + 1 >= row.maximum)
+        live = ~rows.finished & (frame < rows.allowed)
+        sane = (probabilities.amax(-1) < float("inf")) & (probabilities.amin(-1) >= 0)
+        sane = sane & (probabilities.sum(-1) > 0)
+        ended = (sampled == self.vocabulary - 1) | (rows.step + 1 >= rows.maximum)
         emits = live & ~ended
-        row.valid.logical_and_(sane | ~live)
-        row.step.add_(live.to(row.step.dtype))
-        row.drawn.add_(live.to(row.drawn.dtype))
-        row.current.copy_(torch.where(live, sampled, row.current))
-        row.spoken.logical_or_(live)
-        shifted = torch.cat((row.history[1:], sampled))
-        row.history.copy_(torch.where(emits, shifted, row.history))
-        row.length.copy_(torch.where(emits, (row.length + 1).clamp(max=HISTORY), row.length))
-        row.finished.logical_or_(live & ended)
-        row.emitted.scatter_(0, frame, torch.where(emits, sampled, -1))
-        row.stopped.scatter_(0, frame, row.finished)
+        rows.valid.logical_and_(sane | ~live)
+        rows.step.add_(live)
+        rows.drawn.add_(live)
+        rows.current.copy_(torch.where(live, sampled, rows.current))
+        rows.spoken.logical_or_(live)
+        shifted = torch.cat((rows.history[:, 1:], sampled[:, None]), dim=1)
+        rows.history.copy_(torch.where(emits[:, None], shifted, rows.history))
+        rows.length.add_(emits).clamp_(max=HISTORY)
+        rows.finished.logical_or_(live & ended)
+        at = frame.expand(sampled.shape[0], 1)
+        rows.emitted.scatter_(1, at, torch.where(emits, sampled, -1)[:, None])
+        rows.stopped.scatter_(1, at, rows.finished[:, None])
 
-    def embed(self, row: CodecRow) -> Tensor:
-        """``[1, width]`` embedding that the next frame starts from; zeros before the first code."""
-        embedding = self.talker.emb_code[0](row.current)
-        return embedding * row.spoken.to(embedding.dtype)[:, None]
+    def embed(self, rows: CodecRows) -> Tensor:
+        """``[n, width]`` embeddings that the next frame starts from; zeros before a first code."""
+        embedding = self.talker.emb_code[0](rows.current)
+        return embedding * rows.spoken.to(embedding.dtype)[:, None]
 
 
 @dataclass(frozen=True)
-class CodecRow:
-    """Views of one request's row in the step's `CodecTable`; all but the last three are ``[1]``."""
+class CodecRows:
+    """Some rows of a `CodecTable`: ``[n]`` each, but for the last three.
+
+    Attributes
+    ----------
+    step, maximum, minimum, allowed : Tensor
+        Frames drawn so far, the codec's ceiling and floor, and the step's frames that the
+        request's own limit leaves.
+    length, history : Tensor
+        How many codes the penalty looks back on, and those codes, ``[n, 16]``, newest last.
+    finished, spoken, valid : Tensor
+        Flags: the codec has ended; it has drawn a code at all; its probabilities were sane.
+    current, drawn : Tensor
+        Last id drawn, and draws of this step.
+    emitted, stopped : Tensor
+        ``[n, frames]`` of this step: code or -1, and whether the codec had ended by then.
+    """
 
     step: Tensor
+    current: Tensor
+    drawn: Tensor
     maximum: Tensor
     minimum: Tensor
     allowed: Tensor
     length: Tensor
     finished: Tensor
-    spoken: Tensor
-    current: Tensor
-    drawn: Tensor
     valid: Tensor
+    spoken: Tensor
     history: Tensor
     emitted: Tensor
     stopped: Tensor
@@ -152,29 +174,28 @@ class CodecTable:
         Where the Talker's weights are.
     """
 
-    # What `read` returns comes first, so that it is one slice of each.
-    _COUNTS = ("step", "current", "drawn", "maximum", "minimum", "allowed", "length")
-    _FLAGS = ("finished", "valid", "spoken")
+    # What `read` returns comes first among the counts and among the flags: one slice of each.
+    COUNTS = ("step", "current", "drawn", "maximum", "minimum", "allowed", "length")
+    FLAGS = ("finished", "valid", "spoken")
+    NUMBERS = COUNTS + FLAGS
+    # Entries of a row that `read` returns before the codes.
+    READ = 5
 
     def __init__(self, rows: int, frames: int, device: torch.device) -> None:
         self.rows, self.frames = rows, frames
-        self._counts = torch.zeros(len(self._COUNTS), rows, dtype=torch.int64, device=device)
-        self._flags = torch.zeros(len(self._FLAGS), rows, dtype=torch.bool, device=device)
+        self._counts = torch.zeros(len(self.COUNTS), rows, dtype=torch.int64, device=device)
+        self._flags = torch.zeros(len(self.FLAGS), rows, dtype=torch.bool, device=device)
         self._history = torch.zeros(rows, HISTORY, dtype=torch.int64, device=device)
         self._emitted = torch.zeros(rows, frames, dtype=torch.int64, device=device)
         self._stopped = torch.zeros(rows, frames, dtype=torch.bool, device=device)
         self.frame = torch.zeros(1, dtype=torch.int64, device=device)
 
-    def row(self, index: int) -> CodecRow:
-        """The views of row `index`."""
-        one = slice(index, index + 1)
-        named = {name: self._counts[i, one] for i, name in enumerate(self._COUNTS)}
-        named |= {name: self._flags[i, one] for i, name in enumerate(self._FLAGS)}
-        return CodecRow(
-            history=self._history[index],
-            emitted=self._emitted[index],
-            stopped=self._stopped[index],
-            **named,
+    def rows_at(self, at: slice) -> CodecRows:
+        """Views of some rows."""
+        numbers = (*self._counts[:, at].unbind(), *self._flags[:, at].unbind())
+        named = dict(zip(self.NUMBERS, numbers, strict=True))
+        return CodecRows(
+            history=self._history[at], emitted=self._emitted[at], stopped=self._stopped[at], **named
         )
 
     def load(self, counts: list[list[int]], flags: list[list[bool]]) -> None:
@@ -191,10 +212,14 @@ class CodecTable:
         if codes.shape[0]:
             self._history[index, HISTORY - codes.shape[0] :].copy_(codes)
 
+    def set_current(self, index: int, code: Tensor) -> None:
+        """Write a row's last id, ``[1]``."""
+        self._counts[1, index : index + 1].copy_(code)
+
     def read(self, rows: int, frames: int) -> list[list[int]]:
         """The step's one device read: per row step, current, drawn, finished, valid, then codes.
 
-        After the five come `frames` emitted codes (-1 for none) and `frames` stop flags.
+        After these come `frames` emitted codes (-1 for none) and `frames` stop flags.
         """
         numbers = self._counts[:3, :rows].T
         flags = self._flags[:2, :rows].T.to(torch.int64)

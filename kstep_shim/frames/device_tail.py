@@ -20,6 +20,7 @@ from kstep_shim.frames.spans import ELIGIBLE_KEY, SPANS_KEY
 from kstep_shim.frames.tail import FrameStep
 from kstep_shim.frames.tail_kernel import TailKernel
 
+_READ = CodecTable.READ
 _STOP_ROW = (float("-inf"), 0.0)
 _CONTINUE_ROW = (0.0, float("-inf"))
 
@@ -81,7 +82,7 @@ class DeviceTail:
         for index, request in enumerate(self._requests):
             current = _last_code(request.info)
             if current is not None:
-                self._table.row(index).current.copy_(current)
+                self._table.set_current(index, current)
         self._hidden: Tensor | None = None
 
     def frame(self, frame: int, hidden: Tensor) -> Tensor | None:
@@ -111,7 +112,7 @@ class DeviceTail:
         histories, currents = self._table.history_copy(count), self._table.current_copy(count)
         deltas, ended = [], []
         for index, (request, row) in enumerate(zip(self._requests, results, strict=True)):
-            codes = [code for code in row[5 : 5 + step.frames] if code >= 0]
+            codes = [code for code in row[_READ : _READ + step.frames] if code >= 0]
             self._hand_back(index, row, len(codes), histories, currents)
             deltas.append(torch.tensor(codes, dtype=torch.int64).reshape(-1, 1))
             ended.append(torch.tensor(bool(row[3]) and request.generator is not None))
@@ -168,7 +169,7 @@ class DeviceTail:
         rows = []
         for index, result in enumerate(results):
             over = self._requests[index].generator is None
-            for frame, stopped in enumerate(result[5 + frames :]):
+            for frame, stopped in enumerate(result[_READ + frames :]):
                 stops = over or stopped or frame >= left[index]
                 rows.append(_STOP_ROW if stops else _CONTINUE_ROW)
         self._stop_rows = torch.tensor(rows)

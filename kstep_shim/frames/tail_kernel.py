@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import torch
 from torch import Tensor
 
@@ -10,16 +12,16 @@ from kstep_shim.frames.notices import process_notices
 
 
 class TailKernel:
-    """Runs `Codec.advance` and `Codec.embed` on the rows of a step.
+    """Runs the codec's operations on the rows of a step.
 
-    On CUDA the operations of all rows are captured once per row count, each row on a stream of its
-    own: rows must not be batched, but they may overlap. The random noise is drawn outside, because
-    every request owns a generator.
+    On CUDA they are captured once per row count. What must be done row by row overlaps there, each
+    row on a stream of its own. The random noise is drawn outside, because every request owns a
+    generator.
 
     Attributes
     ----------
-    noise : list of Tensor
-        ``[1, vocabulary]`` float32 per row, filled by the caller before each frame.
+    noise : Tensor
+        ``[rows, vocabulary]`` float32, filled row by row by the caller before each frame.
     embeds : Tensor
         ``[rows, width]``, the next frame's embeddings after `run`.
     """
@@ -27,14 +29,12 @@ class TailKernel:
     def __init__(self, codec: Codec, table: CodecTable) -> None:
         self._codec, self._table = codec, table
         weight = codec.talker.emb_code[0].weight
-        device = codec.is_end.device
-        self.noise = [
-            torch.ones(1, codec.vocabulary, dtype=torch.float32, device=device)
-            for _ in range(table.rows)
-        ]
-        self.embeds = torch.zeros(table.rows, weight.shape[1], dtype=weight.dtype, device=device)
+        shape = (table.rows, codec.vocabulary)
+        self.noise = torch.ones(shape, dtype=torch.float32, device=weight.device)
+        self.embeds = torch.zeros(table.rows, weight.shape[1]).to(weight)
         self._hidden = torch.zeros_like(self.embeds)
-        self._rows = [table.row(index) for index in range(table.rows)]
+        self._candidates = torch.zeros_like(self.noise)
+        self._single = [table.rows_at(slice(i, i + 1)) for i in range(table.rows)]
         self._graphs: dict[int, torch.cuda.CUDAGraph | None] = {}
         self._streams: list[torch.cuda.Stream] = []
 
@@ -49,7 +49,7 @@ class TailKernel:
         self._gather(hidden, rows)
         graph = self._graphs.get(self._count)
         if graph is None:
-            self._advance_all(self._count)
+            self._advance(self._count, _one_after_another)
         else:
             graph.replay()
 
@@ -61,25 +61,27 @@ class TailKernel:
         for index, row in enumerate(rows):
             self._hidden[index].copy_(hidden[row])
 
-    def _advance_all(self, count: int) -> None:
-        for index in range(count):
-            self._advance(index)
+    def _advance(self, count: int, each: Callable[[int, Callable[[int], None]], None]) -> None:
+        each(count, self._consider)
+        rows = self._table.rows_at(slice(count))
+        self._codec.advance(self._candidates[:count], self.noise[:count], rows, self._table.frame)
+        self.embeds[:count].copy_(self._codec.embed(rows))
         self._table.frame.add_(1)
 
-    def _advance(self, index: int) -> None:
-        row, one = self._rows[index], slice(index, index + 1)
-        self._codec.advance(self._hidden[one], self.noise[index], row, self._table.frame)
-        self.embeds[one].copy_(self._codec.embed(row))
+    def _consider(self, index: int) -> None:
+        one = slice(index, index + 1)
+        row = self._single[index]
+        self._candidates[one].copy_(self._codec.candidates(self._hidden[one], row))
 
     def _capture(self, count: int) -> torch.cuda.CUDAGraph | None:
         while len(self._streams) < count:
             self._streams.append(torch.cuda.Stream())
         try:
-            self._overlapped(count)  # libraries make their handles on first use
+            self._advance(count, self._side_by_side)  # libraries make their handles on first use
             torch.cuda.synchronize()
             graph = torch.cuda.CUDAGraph()
             with torch.cuda.graph(graph, capture_error_mode="thread_local"):
-                self._overlapped(count)
+                self._advance(count, self._side_by_side)
         except RuntimeError as error:
             process_notices.notify(
                 "tail capture", f"frame tail runs without a captured graph: {error}"
@@ -87,12 +89,16 @@ class TailKernel:
             return None
         return graph
 
-    def _overlapped(self, count: int) -> None:
+    def _side_by_side(self, count: int, work: Callable[[int], None]) -> None:
         main = torch.cuda.current_stream()
         for index in range(count):
             self._streams[index].wait_stream(main)
             with torch.cuda.stream(self._streams[index]):
-                self._advance(index)
+                work(index)
         for stream in self._streams[:count]:
             main.wait_stream(stream)
-        self._table.frame.add_(1)
+
+
+def _one_after_another(count: int, work: Callable[[int], None]) -> None:
+    for index in range(count):
+        work(index)

@@ -9,62 +9,10 @@ import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from toy_stack import EOS, HIDDEN, VOCAB, ToyEngine, ToyRequest, assert_same
+from toy_stack import ToyEngine, ToyRequest, assert_same
 
-from kstep_shim.frames.merge import merge_frame_outputs
-
-
-@pytest.fixture(scope="module")
-def talker_class() -> type:
-    """The released Talker with the members that the shim adds, and weights of toy size."""
-    module = pytest.importorskip(
-        "vllm_omni.model_executor.models.minicpmo_4_5.minicpmo_4_5_omni_tts"
-    )
-    base: Any = module.MiniCPMO45OmniTTSForConditionalGeneration
-
-    class ReleasedTalker(base):  # type: ignore[misc]
-        supports_multi_frame_decode = True
-
-        def __init__(self, eos_bias: float = 0.0) -> None:
-            torch.nn.Module.__init__(self)
-            torch.manual_seed(3)
-            self.emb_code = torch.nn.ModuleList([torch.nn.Embedding(VOCAB, HIDDEN).double()])
-            self.head_code = torch.nn.ModuleList([torch.nn.Linear(HIDDEN, VOCAB).double()])
-            with torch.no_grad():
-                self.head_code[0].bias[EOS] += eos_bias
-            self._batch_stop_logits = None
-            self._request_generators: dict[str, torch.Generator] = {}
-            self._request_audio_states: dict[str, Any] = {}
-            self._num_audio_tokens = VOCAB
-            self._codec_seed, self._codec_temperature = 42, 0.8
-            self._codec_top_k, self._codec_top_p = 25, 0.85
-            self._codec_repetition_penalty, self._codec_min_tokens = 1.05, 50
-            self.draws: dict[str, int] = {}
-
-        @property
-        def batch_stop_logits(self) -> Any:
-            return self._batch_stop_logits
-
-        def take_batch_stop_logits(self) -> Any:
-            rows, self._batch_stop_logits = self._batch_stop_logits, None
-            return rows
-
-        def set_batch_stop_logits(self, stop_rows: Any) -> None:
-            self._batch_stop_logits = stop_rows
-
-        def merge_frame_outputs(self, outputs: Any, stop_rows: Any) -> Any:
-            return merge_frame_outputs(outputs, stop_rows, self.set_batch_stop_logits)
-
-        @property
-        def generators(self) -> dict[str, torch.Generator]:
-            return self._request_generators
-
-        def _sample_audio_code(self, hidden: Any, history: Any, request_id: str, step: int) -> Any:
-            self.draws[request_id] = self.draws.get(request_id, 0) + 1
-            return super()._sample_audio_code(hidden, history, request_id, step)
-
-    return ReleasedTalker
-
+from kstep_shim.frames.codec import Codec
+from kstep_shim.frames.device_tail import DeviceTail, InvalidCodecRowError
 
 REQUESTS = st.builds(
     ToyRequest,
@@ -78,6 +26,13 @@ REQUESTS = st.builds(
 )
 
 
+def device_tail(model: Any, frames: int) -> DeviceTail:
+    codec = Codec.of(model)
+    assert codec is not None
+    return DeviceTail(codec, rows=4, frames=frames)
+
+
+@pytest.mark.parametrize("on_device", [False, True], ids=["stock tail", "device tail"])
 @settings(max_examples=20, deadline=None)
 @given(
     requests=st.lists(REQUESTS, min_size=1, max_size=4),
@@ -85,7 +40,7 @@ REQUESTS = st.builds(
     eos_bias=st.sampled_from([-2.0, 0.0, 1.0]),
 )
 def test_the_released_talker_gives_the_same_frames_draws_and_endings(
-    talker_class: Any, requests: list[ToyRequest], frames: int, eos_bias: float
+    talker_class: Any, requests: list[ToyRequest], frames: int, eos_bias: float, on_device: bool
 ) -> None:
     engines = []
     for width in (frames, 1):
@@ -100,8 +55,14 @@ def test_the_released_talker_gives_the_same_frames_draws_and_endings(
             )
             for index, request in enumerate(requests)
         ]
+        model = talker_class(eos_bias)
+        tail = device_tail(model, frames) if on_device and width > 1 else None
         with torch.no_grad():
-            engines.append(ToyEngine(copies, width, model=talker_class(eos_bias)).run())
+            engines.append(ToyEngine(copies, width, model=model, tail=tail).run())
+    if on_device:
+        # This tail does not go through the method that counts; the generators tell as well.
+        for engine in engines:
+            engine.model.draws.clear()
     assert_same(*engines)
 
 
@@ -116,3 +77,22 @@ def test_a_limit_inside_the_step_spends_no_draw_of_the_released_talker(
     assert request.reason == "length"
     assert len(request.codes) == engine.model.draws["a"] == limit
     assert engine.infos["a"]["audio_state"]["max_tokens"] == 60
+
+
+def test_the_device_tail_rejects_probabilities_that_are_not_finite(talker_class: Any) -> None:
+    model = talker_class()
+    request = ToyRequest("a", max_tokens=60, codec_limit=60, codec_minimum=60)
+    engine = ToyEngine([request], 4, model=model)
+    engine.tail = device_tail(model, 4)
+    with torch.no_grad():
+        engine.prefill(request)
+        engine.step()
+        before = list(request.codes)
+        model.head_code[0].bias[3] = float("nan")
+        with pytest.raises(InvalidCodecRowError, match="a"):
+            engine.step()
+    assert request.codes == before
+
+
+def test_a_talker_of_another_kind_has_no_device_tail() -> None:
+    assert Codec.of(torch.nn.Linear(2, 2)) is None

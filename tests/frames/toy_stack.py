@@ -146,8 +146,10 @@ class ToyEngine:
         frames: int = 1,
         narrow: bool = False,
         model: Any = None,
+        tail: Any = None,
     ) -> None:
         self.model = model or ToyTalker()
+        self.tail = tail
         self.frames, self.num_spec_tokens, self.narrow = frames, frames - 1, narrow
         self.all = requests
         self.requests = {request.request_id: request for request in requests}
@@ -307,6 +309,7 @@ class ToyEngine:
                 model_kwargs={},
                 model_kwargs_extra=extras,
                 narrow=narrow,
+                tail=self.tail,
             )
         finally:
             multi_frame.end_narrow_step(self.context, narrow)
