@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import resource
 from collections import deque
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from pathlib import Path
 from typing import Any
 
 from kstep_shim.demo.drive import Driver, build_request
@@ -45,6 +47,8 @@ class StressResult:
     rolled_back: int
     counters: dict[str, int]
     leftovers: dict[str, int]
+    #: Bytes of resident memory when that many requests had come.
+    resident: dict[int, int]
 
 
 class StressDriver(Driver):
@@ -59,6 +63,7 @@ class StressDriver(Driver):
         self._alive: dict[str, int] = {}
         self._executed = self._engaged = self._rolled_back = 0
         self._outcome = Outcome({}, [])
+        self._resident: dict[int, int] = {}
         self._watch()
 
     def run_plan(self, plan: Plan) -> StressResult:
@@ -82,6 +87,7 @@ class StressDriver(Driver):
             self._rolled_back,
             _counters(),
             leftovers(self._engine, [*self._spoken]),
+            self._resident,
         )
 
     def speak_alone(self, spec: RequestSpec, chunks: Sequence[int]) -> Spoken:
@@ -128,6 +134,9 @@ class StressDriver(Driver):
         if visit.spec.eos_frame is not None:
             self._ends[name] = visit.spec.eos_frame
         self._engine.add_request(build_request(visit.spec))
+        if len(self._spoken) % 500 == 0:
+            pages = int(Path("/proc/self/statm").read_text().split()[1])
+            self._resident[len(self._spoken)] = pages * resource.getpagesize()
 
     def _leaving(self, point: str) -> list[str]:
         found = []
