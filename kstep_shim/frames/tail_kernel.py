@@ -76,6 +76,7 @@ class TailKernel:
     def _capture(self, count: int) -> torch.cuda.CUDAGraph | None:
         while len(self._streams) < count:
             self._streams.append(torch.cuda.Stream())
+        self._table.frame.zero_()
         try:
             self._advance(count, self._side_by_side)  # libraries make their handles on first use
             torch.cuda.synchronize()
