@@ -67,7 +67,7 @@ def _backend() -> Any:
     def state(count: float) -> Any:
         return state_class({"n": torch.tensor([count])}, {"n": torch.zeros(1)})
 
-    class Backend(torch.nn.Module):
+    class Backend(torch.nn.Module):  # type: ignore[misc]
         def __init__(self) -> None:
             super().__init__()
             wave = torch.sin(torch.arange(SAMPLES_PER_FRAME) * 0.05)

@@ -44,6 +44,7 @@ def _program(checkpoint: Path, *options: str) -> list[str]:
 
 def _answer(process: Any, log: Path) -> Any:
     out, _ = process.communicate(timeout=TIMEOUT_S)
+    log.with_name("log.out").write_text(out)
     assert process.returncode == 0, (out + log.read_text())[-4000:]
     return json.loads(out.splitlines()[-1])
 
@@ -111,7 +112,7 @@ def test_without_a_carrier_stage_1_serves_one_frame(
     spoken, reports = _speak(way, checkpoint, tmp_path)
     assert spoken == baseline()
     assert all(not report.active for report in reports)
-    log = (tmp_path / "log").read_text()
+    log = (tmp_path / "log.out").read_text()
     assert words in log
     assert log.count("one frame per step (K=1)") == (1 if words else 0)
 
