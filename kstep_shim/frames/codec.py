@@ -175,17 +175,18 @@ class CodecTable:
     """
 
     # What `read` returns comes first among the counts and among the flags: one slice of each.
-    COUNTS = ("step", "current", "drawn", "maximum", "minimum", "allowed", "length")
+    COUNTS = ("step", "drawn", "maximum", "minimum", "allowed", "length")
     FLAGS = ("finished", "valid", "spoken")
     NUMBERS = COUNTS + FLAGS
     # Entries of a row that `read` returns before the codes.
-    READ = 5
+    READ = 4
 
     def __init__(self, rows: int, frames: int, device: torch.device) -> None:
         self.rows, self.frames = rows, frames
         self._counts = torch.zeros(len(self.COUNTS), rows, dtype=torch.int64, device=device)
         self._flags = torch.zeros(len(self.FLAGS), rows, dtype=torch.bool, device=device)
         self._history = torch.zeros(rows, HISTORY, dtype=torch.int64, device=device)
+        self._current = torch.zeros(rows, dtype=torch.int64, device=device)
         self._emitted = torch.zeros(rows, frames, dtype=torch.int64, device=device)
         self._stopped = torch.zeros(rows, frames, dtype=torch.bool, device=device)
         self.frame = torch.zeros(1, dtype=torch.int64, device=device)
@@ -195,11 +196,15 @@ class CodecTable:
         numbers = (*self._counts[:, at].unbind(), *self._flags[:, at].unbind())
         named = dict(zip(self.NUMBERS, numbers, strict=True))
         return CodecRows(
-            history=self._history[at], emitted=self._emitted[at], stopped=self._stopped[at], **named
+            current=self._current[at],
+            history=self._history[at],
+            emitted=self._emitted[at],
+            stopped=self._stopped[at],
+            **named,
         )
 
     def load(self, counts: list[list[int]], flags: list[list[bool]]) -> None:
-        """Write the rows' numbers, one upload for the counts and one for the flags."""
+        """Write the rows' numbers, one upload each for counts and flags; codes stay as they are."""
         width, device = len(counts[0]), self._counts.device
         self._counts[:, :width].copy_(torch.tensor(counts).to(device))
         self._flags[:, :width].copy_(torch.tensor(flags).to(device))
@@ -214,14 +219,14 @@ class CodecTable:
 
     def set_current(self, index: int, code: Tensor) -> None:
         """Write a row's last id, ``[1]``."""
-        self._counts[1, index : index + 1].copy_(code)
+        self._current[index : index + 1].copy_(code)
 
     def read(self, rows: int, frames: int) -> list[list[int]]:
-        """The step's one device read: per row step, current, drawn, finished, valid, then codes.
+        """The step's one device read: per row step, draws, finished, valid, then the codes.
 
         After these come `frames` emitted codes (-1 for none) and `frames` stop flags.
         """
-        numbers = self._counts[:3, :rows].T
+        numbers = self._counts[:2, :rows].T
         flags = self._flags[:2, :rows].T.to(torch.int64)
         emitted, stopped = self._emitted[:rows, :frames], self._stopped[:rows, :frames]
         packed = torch.cat((numbers, flags, emitted, stopped.to(torch.int64)), dim=1)
@@ -234,4 +239,4 @@ class CodecTable:
 
     def current_copy(self, rows: int) -> Tensor:
         """A copy of the last sampled ids, ``[rows]``."""
-        return self._counts[1, :rows].clone()
+        return self._current[:rows].clone()

@@ -105,6 +105,10 @@ def _feed(
     step: FrameStep, frame: int, next_embeds: Tensor | None, embeds: Tensor, ids: Tensor
 ) -> None:
     """Write the embeddings that frame `frame` starts from."""
+    together = step.slice_at(frame)
+    if next_embeds is not None and together is not None:
+        embeds[together].copy_(next_embeds[: len(step.spans)])
+        return
     for index, row in enumerate(step.rows_at(frame)):
         if next_embeds is not None:
             embeds[row].copy_(next_embeds[index])

@@ -52,6 +52,14 @@ class FrameStep:
         """The live buffer of each request."""
         return request_infos(self.model_kwargs_extra)
 
+    def slice_at(self, frame: int) -> slice | None:
+        """The same rows as one slice, where they are evenly spaced; one copy serves them all."""
+        rows = self.rows_at(frame)
+        stride = rows[1] - rows[0] if len(rows) > 1 else 1
+        if stride > 0 and rows == list(range(rows[0], rows[0] + stride * len(rows), stride)):
+            return slice(rows[0], rows[-1] + 1, stride)
+        return None
+
     def rows_at(self, frame: int) -> list[int]:
         """Row of each request in frame `frame`'s hidden states and in its input embeddings."""
         if self.narrow:

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 
 import torch
 from torch import Tensor
@@ -21,7 +22,7 @@ class TailKernel:
     Attributes
     ----------
     noise : Tensor
-        ``[rows, vocabulary]`` float32, filled row by row by the caller before each frame.
+        ``[rows, vocabulary]`` float32, filled row by row inside `drawing` before each frame.
     embeds : Tensor
         ``[rows, width]``, the next frame's embeddings after `run`.
     """
@@ -37,29 +38,41 @@ class TailKernel:
         self._single = [table.rows_at(slice(i, i + 1)) for i in range(table.rows)]
         self._graphs: dict[int, torch.cuda.CUDAGraph | None] = {}
         self._streams: list[torch.cuda.Stream] = []
+        self._aside = torch.cuda.Stream() if self._hidden.device.type == "cuda" else None
 
-    def prepare(self, count: int) -> None:
-        """Make `count` rows ready to run; what is in the buffers is lost on the first call."""
+    def prepare(self, count: int) -> bool:
+        """Make `count` rows ready to run; true if that has spoiled what was in the buffers."""
         self._count = count
-        if self._hidden.device.type == "cuda" and count not in self._graphs:
-            self._graphs[count] = self._capture(count)
+        if self._hidden.device.type != "cuda" or count in self._graphs:
+            return False
+        self._graphs[count] = self._capture(count)
+        return True
 
-    def run(self, hidden: Tensor, rows: list[int]) -> None:
+    @contextmanager
+    def drawing(self) -> Iterator[Tensor]:
+        """Where to draw the next frame's noise: on CUDA beside the forward, not before it."""
+        if self._aside is None:
+            yield self.noise
+            return
+        # Not before the last frame has used up what is there.
+        self._aside.wait_stream(torch.cuda.current_stream())
+        with torch.cuda.stream(self._aside):
+            yield self.noise
+
+    def run(self, hidden: Tensor, rows: list[int], together: slice | None) -> None:
         """Advance every row by one frame, from ``[tokens, width]`` hidden states."""
-        self._gather(hidden, rows)
+        if together is None:
+            for index, row in enumerate(rows):
+                self._hidden[index].copy_(hidden[row])
+        else:
+            self._hidden[: len(rows)].copy_(hidden[together])
+        if self._aside is not None:
+            torch.cuda.current_stream().wait_stream(self._aside)
         graph = self._graphs.get(self._count)
         if graph is None:
             self._advance(self._count, _one_after_another)
         else:
             graph.replay()
-
-    def _gather(self, hidden: Tensor, rows: list[int]) -> None:
-        stride = rows[1] - rows[0] if len(rows) > 1 else 1
-        if rows == list(range(rows[0], rows[0] + stride * len(rows), stride)):
-            self._hidden[: len(rows)].copy_(hidden[rows[0] : rows[-1] + 1 : stride])
-            return
-        for index, row in enumerate(rows):
-            self._hidden[index].copy_(hidden[row])
 
     def _advance(self, count: int, each: Callable[[int, Callable[[int], None]], None]) -> None:
         each(count, self._consider)
