@@ -38,7 +38,7 @@ def build_parser() -> argparse.ArgumentParser:
     )
     parser.add_argument("--version", action="version", version=f"kstep-shim {__version__}")
     commands = parser.add_subparsers(dest="command", required=True)
-    for add in (_add_doctor, _add_status, _add_env, _add_run, _add_demo):
+    for add in (_add_doctor, _add_status, _add_env, _add_run, _add_rehearse, _add_demo):
         add(commands)
     return parser
 
@@ -90,6 +90,15 @@ def _add_run(commands: _Commands) -> None:
     )
     _add_settings(run)
     run.add_argument("command_line", nargs="+", metavar="COMMAND", help="what to start")
+
+
+def _add_rehearse(commands: _Commands) -> None:
+    rehearse = commands.add_parser(
+        "rehearse", help="bring a deploy YAML's stage 1 up in miniature and compare it with K=1"
+    )
+    rehearse.add_argument("deploy", metavar="YAML", help="the operator's own deploy YAML")
+    rehearse.add_argument("-k", type=frames, help="frames per step; the YAML's own go first")
+    rehearse.add_argument("--json", action="store_true", help="print one JSON object")
 
 
 def _add_settings(parser: argparse.ArgumentParser) -> None:

@@ -161,11 +161,16 @@ def bring_up(shape: StageShape) -> EngineCore:
         import kstep_shim
 
         kstep_shim.install(frames=shape.frames)
+    return start_engine(engine_arguments(shape))
+
+
+def start_engine(arguments: dict[str, Any]) -> EngineCore:
+    """Build the engine core from keyword arguments for ``OmniEngineArgs``, with random weights."""
     from vllm.v1.engine.core import EngineCore
     from vllm.v1.executor.uniproc_executor import UniProcExecutor
     from vllm_omni.engine.arg_utils import OmniEngineArgs
 
-    config = OmniEngineArgs(**engine_arguments(shape)).create_engine_config()
+    config = OmniEngineArgs(**arguments).create_engine_config()
     engine = EngineCore(config, UniProcExecutor, log_stats=False)
     randomise_weights(engine)
     return engine
