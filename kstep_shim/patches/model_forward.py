@@ -9,6 +9,7 @@ from typing import Any
 
 from kstep_shim.counters import counters
 from kstep_shim.declaration import Kind, Patch, Side, Target
+from kstep_shim.patches.armed import armed
 
 _TAIL = "_kstep_shim_tail"
 
@@ -63,20 +64,20 @@ def _bind_cuda(
 def _engage(
     bind: Callable[..., _Call], wrapped: Callable[..., Any], runner: Any, args: Any, kwargs: Any
 ) -> Any:
-    from kstep_shim.frames.contract import supports_multi_frame
     from kstep_shim.frames.gate import applies, is_multi_token_decode
 
-    if runner.num_spec_tokens <= 0 or not supports_multi_frame(runner.model):
+    if not armed(runner):
         return wrapped(*args, **kwargs)
     scheduled = runner._omni_num_scheduled_tokens_np
     if scheduled is None or not len(scheduled) or scheduled.max() <= 1:
         counters().decline("single-frame step")
         return wrapped(*args, **kwargs)
     extras = runner._build_model_kwargs_extra()
-    frames = applies(runner.model, extras)
+    model = runner.get_model()
+    frames = applies(model, extras)
     if frames > 1:
         return _run(runner, frames, extras, bind(*args, **kwargs))
-    if is_multi_token_decode(runner.model, extras):
+    if is_multi_token_decode(model, extras):
         counters().increment("backstop_reached")
         raise RuntimeError(
             f"kstep_shim: a decode step with spans {extras.get('request_token_spans')} was "
@@ -109,7 +110,7 @@ def _run(runner: Any, frames: int, extras: dict[str, Any], call: _Call) -> Any:
     )
     try:
         output = run(
-            model=runner.model,
+            model=runner.get_model(),
             run_model=run_model,
             after_forward=after_forward,
             inputs_embeds=call.inputs["inputs_embeds"],

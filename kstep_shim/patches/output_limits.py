@@ -6,16 +6,16 @@ from collections.abc import Callable
 from typing import Any
 
 from kstep_shim.declaration import Patch, Side, Target
+from kstep_shim.patches.armed import armed
 
 
 def add_remaining(wrapped: Callable[..., Any], runner: Any, args: Any, kwargs: Any) -> Any:
     """Add ``request_max_tokens_remaining``, one entry per request in batch order."""
-    from kstep_shim.frames.contract import supports_multi_frame
     from kstep_shim.frames.limits import remaining_outputs
     from kstep_shim.frames.spans import REMAINING_KEY
 
     extras = wrapped(*args, **kwargs)
-    if runner.num_spec_tokens > 0 and supports_multi_frame(runner.model):
+    if armed(runner):
         extras[REMAINING_KEY] = remaining_outputs(runner.input_batch, runner.requests)
     return extras
 

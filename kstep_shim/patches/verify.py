@@ -6,6 +6,7 @@ from collections.abc import Callable
 from typing import Any
 
 from kstep_shim.declaration import Patch, Side, Target
+from kstep_shim.patches.armed import armed
 
 
 def accept(wrapped: Callable[..., Any], runner: Any, args: Any, kwargs: Any) -> Any:
@@ -15,10 +16,9 @@ def accept(wrapped: Callable[..., Any], runner: Any, args: Any, kwargs: Any) -> 
     answer, and the device's rejection kernels (which fault on some parts) are not needed. A
     draftless step keeps the stock sampler, with the minimum masked into its logits.
     """
-    from kstep_shim.frames.contract import supports_multi_frame
     from kstep_shim.frames.min_tokens import neutralize_kstep_min_tokens
 
-    if runner.num_spec_tokens <= 0 or not supports_multi_frame(runner.model):
+    if not armed(runner):
         return wrapped(*args, **kwargs)
     neutralize_kstep_min_tokens(runner.input_batch.sampling_metadata.logitsprocs)
     return _accept(wrapped, runner, *args, **kwargs)

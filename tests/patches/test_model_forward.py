@@ -26,6 +26,7 @@ def runner(spans: list[tuple[int, int]], infos: list[dict[str, Any]], **members:
     return SimpleNamespace(
         num_spec_tokens=3,
         model=model,
+        get_model=lambda: model,
         _omni_num_scheduled_tokens_np=widths,
         _build_model_kwargs_extra=lambda: extras,
         **members,
@@ -63,5 +64,5 @@ def test_a_stage_without_drafts_is_not_looked_at() -> None:
 
 
 def test_a_model_without_the_flag_is_not_looked_at() -> None:
-    thinker = SimpleNamespace(num_spec_tokens=5, model=SimpleNamespace())
+    thinker = SimpleNamespace(num_spec_tokens=5, get_model=SimpleNamespace)
     assert model_forward.run_frames(stock, thinker, (), {}) == "stock"

@@ -119,8 +119,14 @@ def runner(*names: str, drafts: int = 3, **members):
         for name in names
     }
     batch = SimpleNamespace(req_ids=list(names), num_reqs=len(names))
+    model = talker()
     return SimpleNamespace(
-        num_spec_tokens=drafts, model=talker(), input_batch=batch, requests=requests, **members
+        num_spec_tokens=drafts,
+        model=model,
+        get_model=lambda: model,
+        input_batch=batch,
+        requests=requests,
+        **members,
     )
 
 
@@ -150,7 +156,7 @@ class TestDrafter:
             self.propose([[], [0, 0, 0, 0]], {"a": [0] * 3, "b": [0] * 3}, "a", "b")
 
     def test_an_unarmed_stage_drafts_as_it_does(self) -> None:
-        stock = SimpleNamespace(num_spec_tokens=3, model=SimpleNamespace())
+        stock = SimpleNamespace(num_spec_tokens=3, get_model=SimpleNamespace)
         assert drafter.propose(lambda *a: "stock", stock, ([[0]], None), {}) == "stock"
 
 
