@@ -19,6 +19,9 @@ test: setup  ## the tests
 test-long: setup  ## the exactness matrix and all that takes long
 	$(BIN)/python -m pytest -m long
 
+mutants: setup  ## switch each guard off and see its test turn red
+	PYTHONPATH=tests $(BIN)/python -m support.mutants
+
 soak: setup  ## 20,000 engine steps of random traffic, K=2 to 16, five seeds (hours)
 	PYTHONPATH=tests $(BIN)/python -m support.soak
 

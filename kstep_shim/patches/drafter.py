@@ -7,21 +7,22 @@ from typing import Any
 
 from kstep_shim.counters import counters
 from kstep_shim.declaration import Patch, Side, Target
-from kstep_shim.patches.armed import armed
 
 
 def propose(wrapped: Callable[..., Any], runner: Any, args: Any, kwargs: Any) -> Any:
     """Return constant drafts for an armed Talker; let every other stage draft as it does."""
+    from kstep_shim.frames.contract import supports_multi_frame
 
-    if not armed(runner):
+    if runner.num_spec_tokens <= 0 or not supports_multi_frame(runner.model):
         return wrapped(*args, **kwargs)
     return _propose(runner, *args, **kwargs)
 
 
 def propose_on_cuda(wrapped: Callable[..., Any], runner: Any, args: Any, kwargs: Any) -> Any:
     """As `propose`, for the CUDA runner, which hands the step over before the sampled ids."""
+    from kstep_shim.frames.contract import supports_multi_frame
 
-    if not armed(runner):
+    if runner.num_spec_tokens <= 0 or not supports_multi_frame(runner.model):
         return wrapped(*args, **kwargs)
     return _propose_on_cuda(runner, *args, **kwargs)
 
@@ -42,13 +43,19 @@ def _propose(
 ) -> list[list[int]]:
     from kstep_shim.frames.drafts import constant_drafts
     from kstep_shim.frames.gate import drafts_this_step
+    from kstep_shim.frames.tokens import STOP_TOKEN_ID
     from kstep_shim.frames.verify import require_valid
 
     batch = runner.input_batch
     drafted = scheduler_output.scheduled_spec_decode_tokens
     counts = [len(drafted.get(name, ())) for name in batch.req_ids]
-    rows = zip(counts, valid_sampled_token_ids, strict=True)
+    rows = list(zip(counts, valid_sampled_token_ids, strict=True))
     require_valid([not count or bool(row) for count, row in rows], batch.req_ids)
+    for count, row in rows:
+        if len(row) <= count:
+            counters().increment("tokens_rolled_back", count + 1 - len(row))
+        if count and row[-1] == STOP_TOKEN_ID:
+            counters().increment(f"stops_at_frame: {len(row)}")
     frames = drafts_this_step(runner)
     if frames <= 1:
         return [[] for _ in range(batch.num_reqs)]

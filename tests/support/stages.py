@@ -18,6 +18,7 @@ from kstep_shim.demo import outcome
 from kstep_shim.demo.child import serve
 from kstep_shim.demo.outcome import Outcome, differences
 from kstep_shim.demo.scenario import Scenario, StageShape
+from support import mutants
 
 #: Runs in the child before the stage comes up: a peel, a planted fault, a disabled guard.
 Prepare = Callable[[], None]
@@ -39,6 +40,7 @@ def _child(
     os.dup2(log, 2)
     os.environ.update(environment)
     try:
+        mutants.switch_off()
         if prepare is not None:
             prepare()
         serve(shape, scenarios, path)
@@ -55,6 +57,7 @@ def _call(function: Callable[[], Any], path: Path) -> None:
     os.dup2(log, 1)
     os.dup2(log, 2)
     try:
+        mutants.switch_off()
         path.write_bytes(pickle.dumps(function()))
     except BaseException:
         traceback.print_exc()
