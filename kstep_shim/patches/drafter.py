@@ -7,22 +7,21 @@ from typing import Any
 
 from kstep_shim.counters import counters
 from kstep_shim.declaration import Patch, Side, Target
+from kstep_shim.patches.armed import armed
 
 
 def propose(wrapped: Callable[..., Any], runner: Any, args: Any, kwargs: Any) -> Any:
     """Return constant drafts for an armed Talker; let every other stage draft as it does."""
-    from kstep_shim.frames.contract import supports_multi_frame
 
-    if runner.num_spec_tokens <= 0 or not supports_multi_frame(runner.model):
+    if not armed(runner):
         return wrapped(*args, **kwargs)
     return _propose(runner, *args, **kwargs)
 
 
 def propose_on_cuda(wrapped: Callable[..., Any], runner: Any, args: Any, kwargs: Any) -> Any:
     """As `propose`, for the CUDA runner, which hands the step over before the sampled ids."""
-    from kstep_shim.frames.contract import supports_multi_frame
 
-    if runner.num_spec_tokens <= 0 or not supports_multi_frame(runner.model):
+    if not armed(runner):
         return wrapped(*args, **kwargs)
     return _propose_on_cuda(runner, *args, **kwargs)
 
