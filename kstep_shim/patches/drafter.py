@@ -48,6 +48,11 @@ def _propose(
     batch = runner.input_batch
     drafted = scheduler_output.scheduled_spec_decode_tokens
     counts = [len(drafted.get(name, ())) for name in batch.req_ids]
+    on_host = isinstance(valid_sampled_token_ids, list)
+    if not on_host or len(valid_sampled_token_ids) != len(counts):
+        # Ids that have not come back from the device yet: no draft can be judged by them.
+        counters().decline("no sampled ids on the host")
+        return [[] for _ in range(batch.num_reqs)]
     rows = list(zip(counts, valid_sampled_token_ids, strict=True))
     require_valid([not count or bool(row) for count, row in rows], batch.req_ids)
     for count, row in rows:

@@ -48,6 +48,11 @@ def _resolve(arguments: Any) -> None:
             arguments.scheduler_cls = STOCK
         shim.withdraw(refusal, role="head", stage=arguments.stage_id)
     elif plan.frames > 1:
+        if arguments.async_scheduling:
+            LOGGER.info(
+                "kstep_shim: asynchronous scheduling and several frames per step exclude each "
+                "other: stage 1 is scheduled synchronously"
+            )
         stage.ask_for_frames(arguments, plan.frames)
         if arguments.scheduler_cls == STOCK:
             arguments.scheduler_cls = PROMISED

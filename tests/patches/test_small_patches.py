@@ -155,6 +155,19 @@ class TestDrafter:
         with pytest.raises(RuntimeError, match="neither continue nor stop"):
             self.propose([[], [0, 0, 0, 0]], {"a": [0] * 3, "b": [0] * 3}, "a", "b")
 
+    @pytest.mark.parametrize("valid", [[], rows([0], [0]), [[0]]], ids=["none", "tensor", "one"])
+    def test_field_report_12_no_ids_on_the_host(self, valid) -> None:
+        counters().clear()
+        assert self.propose(valid, {}, "a", "b") == [[], []]
+        assert counters().get("declined: no sampled ids on the host") == 1
+
+    def test_stops_and_rolled_back_tokens_are_counted(self) -> None:
+        counters().clear()
+        scheduled = {"a": [0, 0, 0], "b": [0, 0, 0]}
+        self.propose([[0, 1], [0, 0, 0, 0]], scheduled, "a", "b")
+        assert counters().get("stops_at_frame: 2") == 1
+        assert counters().get("tokens_rolled_back") == 2
+
     def test_an_unarmed_stage_drafts_as_it_does(self) -> None:
         stock = SimpleNamespace(num_spec_tokens=3, get_model=SimpleNamespace)
         assert drafter.propose(lambda *a: "stock", stock, ([[0]], None), {}) == "stock"

@@ -1,0 +1,35 @@
+"""Duplex sessions: the generator outlives a unit, so a draw too many would be heard in the next."""
+
+from __future__ import annotations
+
+from functools import partial
+
+import pytest
+from support.duplex import converse
+from support.stages import Stages
+
+
+@pytest.mark.parametrize(
+    ("frames", "sessions", "units"),
+    [
+        (4, 2, 6),
+        pytest.param(13, 1, 20, marks=pytest.mark.long),
+        pytest.param(16, 2, 20, marks=pytest.mark.long),
+        pytest.param(8, 3, 60, marks=pytest.mark.long),
+    ],
+)
+def test_field_report_18_units_back_to_back(
+    stages: Stages, frames: int, sessions: int, units: int
+) -> None:
+    jobs = [partial(converse, k, sessions, units, 3) for k in (1, frames)]
+    expected, actual = (stages.call(job, timeout=900.0) for job in jobs)
+    for name, session in expected.items():
+        assert len(session.units) == units
+        got = actual[name]
+        assert got.units == session.units
+        assert got.outcome.codes == session.outcome.codes
+        assert got.outcome.tokens == session.outcome.tokens
+        assert got.outcome.payloads == session.outcome.payloads
+        hidden = zip(got.outcome.hidden, session.outcome.hidden, strict=True)
+        assert all(bool((a == b).all()) for a, b in hidden)
+        assert any(frames in widths.values() for widths in got.widths)

@@ -1,0 +1,97 @@
+"""A duplex session: units of 25 frames and an end, one after another under one request id."""
+
+from __future__ import annotations
+
+import hashlib
+from dataclasses import dataclass, field
+from typing import Any
+
+from kstep_shim.demo.drive import CONDITION_WIDTH, Driver
+from kstep_shim.demo.outcome import Outcome, RequestOutcome
+from kstep_shim.demo.scenario import StageShape
+from kstep_shim.demo.stage import bring_up, prepare_environment
+from kstep_shim.demo.vocoder import external_id
+
+UNIT = 26
+
+
+@dataclass
+class Session:
+    """What a session said, whole; and after each unit how much of it, and the generator."""
+
+    outcome: RequestOutcome
+    units: list[tuple[int, int, int, str]] = field(default_factory=list)
+    widths: list[dict[str, int]] = field(default_factory=list)
+
+
+def converse(frames: int, sessions: int, units: int, boundary: int) -> dict[str, Session]:
+    """Serve duplex sessions beside each other; every `boundary`-th unit starts a turn."""
+    prepare_environment()
+    import torch  # noqa: F401
+
+    engine = bring_up(StageShape(frames=frames, shim=frames > 1, max_model_len=2048))
+    driver = Driver(engine)
+    names = [f"d{number}" for number in range(sessions)]
+    found = {name: Session(RequestOutcome()) for name in names}
+    driver._outcome = Outcome({name: found[name].outcome for name in names}, [])
+    sent = dict.fromkeys(names, 0)
+    for step in range(100 * units):
+        for number, name in enumerate(names):
+            request = engine.scheduler.requests.get(name)
+            waits = request is None or request.status.name == "WAITING_FOR_STREAMING_REQ"
+            if sent[name] < units and waits and step >= 2 * number:
+                unit = sent[name]
+                engine.add_request(_unit(name, unit, unit % boundary == 0))
+                sent[name] += 1
+        before = {name: len(found[name].outcome.tokens) for name in names}
+        driver._step()
+        for name in names:
+            _note_unit(driver, engine, found[name], name, before[name])
+        if all(len(session.units) == units for session in found.values()):
+            break
+    for session in found.values():
+        session.widths = [dict(record.widths) for record in driver._outcome.steps]
+    return found
+
+
+def _note_unit(driver: Driver, engine: Any, session: Session, name: str, before: int) -> None:
+    outcome = session.outcome
+    if outcome.finish_reason is None or len(outcome.tokens) == before:
+        return
+    generator = driver._talker._request_generators.get(name)
+    state = "" if generator is None else hashlib.sha256(generator.get_state().numpy()).hexdigest()
+    counts = (len(outcome.tokens), len(outcome.codes), len(outcome.payloads))
+    session.units.append((*counts, state))
+    outcome.finish_reason = None
+
+
+def _unit(name: str, unit: int, boundary: bool) -> Any:
+    import torch
+    from vllm.sampling_params import SamplingParams
+    from vllm_omni.request import OmniRequest
+
+    length = 3 + unit % 4
+    generator = torch.Generator().manual_seed(1000 * unit + 7)
+    return OmniRequest(
+        request_id=name,
+        external_req_id=external_id(name),
+        prompt_token_ids=[0] * (length + 1),
+        resumable=True,
+        sampling_params=SamplingParams(
+            min_tokens=0,
+            max_tokens=UNIT,
+            stop_token_ids=[1],
+            detokenize=False,
+            temperature=0.0,
+        ),
+        pooling_params=None,
+        model_intermediate_buffer={
+            "ids": {"tts": torch.randint(0, 100, (length,), generator=generator)},
+            "hidden_states": {"tts": torch.randn(length, CONDITION_WIDTH, generator=generator)},
+            "meta": {"turn_start": boundary, "turn_end": False},
+            "duplex": {"epoch": 0, "turn_id": unit},
+            "native_duplex": True,
+            "request_id": name,
+            "global_request_id": [name],
+        },
+    )
