@@ -18,12 +18,18 @@ _FINISHED = "meta.finished"
 
 
 class RequestAtToken:
-    """A request whose ending is frozen; everything else is the live request's."""
+    """A request as it was at one token: its ending, and how far it had come.
 
-    def __init__(self, request: Any, status: Any, finished: bool) -> None:
+    ``behind`` is the number of tokens that followed in the same step. Everything else is the live
+    request's.
+    """
+
+    def __init__(self, request: Any, status: Any, finished: bool, behind: int = 0) -> None:
         self._request = request
         self._finished = finished
         self.status = status
+        # The adapter compares it with what was sent under the same name before.
+        self.num_computed_tokens = request.num_computed_tokens - behind
 
     def is_finished(self) -> bool:
         """Whether the request had ended at this token."""

@@ -30,8 +30,9 @@ def _send(
         parts = list(hand_over.split_by_token(multimodal_output, tokens))
     else:
         parts = [multimodal_output]
-    for part in parts[:-1]:
-        wrapped(part, hand_over.RequestAtToken(request, status, False), False)
+    for token, part in enumerate(parts[:-1], 1):
+        behind = len(parts) - token
+        wrapped(part, hand_over.RequestAtToken(request, status, False, behind), False)
     last = hand_over.RequestAtToken(request, request.status, finished)
     wrapped(parts[-1], last, is_segment_finished)
 

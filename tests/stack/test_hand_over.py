@@ -5,7 +5,7 @@ from __future__ import annotations
 from functools import partial
 
 import pytest
-from support.hand_over_cases import ENDINGS, Speech, payload_lists
+from support.hand_over_cases import ENDINGS, Speech, one_name_twice, payload_lists
 from support.stages import Stages
 
 EVERY = [Speech(length, ending) for length in range(1, 111) for ending in ENDINGS]
@@ -21,6 +21,11 @@ def test_one_speech_in_twenty(stages: Stages, frames: int) -> None:
 @pytest.mark.parametrize("frames", [2, 3, 4, 5, 8, 13, 16])
 def test_every_length_and_ending(stages: Stages, frames: int) -> None:
     check(stages, frames, EVERY)
+
+
+def test_a_name_used_twice_is_sent_as_at_one_frame(stages: Stages) -> None:
+    expected, actual = (stages.call(partial(one_name_twice, frames)) for frames in (1, 4))
+    assert actual == expected
 
 
 def check(stages: Stages, frames: int, speeches: list[Speech]) -> None:

@@ -68,18 +68,7 @@ def payload_lists(
     frames: int, speeches: Sequence[Speech], lags: Sequence[int]
 ) -> dict[tuple[Speech, int], list[Any]]:
     """What arrives for each speech at K = `frames`, with the sender that many steps behind."""
-    prepare_environment()
-    import torch  # noqa: F401
-
-    if frames > 1:
-        import kstep_shim
-
-        kstep_shim.install(frames=frames)
-    bench = Bench(
-        async_chunk=True,
-        speculative_config=speculative_config(frames) if frames > 1 else None,
-        model_arch=None if frames == 1 else "MiniCPMO45OmniForConditionalGeneration",
-    )
+    bench = _bench(frames)
     found = {}
     for lag in lags:
         sender = Sender(bench.scheduler.chunk_transfer_adapter, lag)
@@ -87,6 +76,29 @@ def payload_lists(
             name = f"v{lag}-{number}"
             found[speech, lag] = _serve(bench, sender, speech, frames, lag, name)
     return found
+
+
+def one_name_twice(frames: int) -> list[Any]:
+    """What arrives for a client that left after 21 tokens and came back under the same name."""
+    bench = _bench(frames)
+    sender = Sender(bench.scheduler.chunk_transfer_adapter, 0)
+    visits = (Speech(21, "abort"), Speech(60, "codec end"))
+    return [_serve(bench, sender, speech, frames, 0, "again") for speech in visits]
+
+
+def _bench(frames: int) -> Bench:
+    prepare_environment()
+    import torch  # noqa: F401
+
+    if frames > 1:
+        import kstep_shim
+
+        kstep_shim.install(frames=frames)
+    return Bench(
+        async_chunk=True,
+        speculative_config=speculative_config(frames) if frames > 1 else None,
+        model_arch=None if frames == 1 else "MiniCPMO45OmniForConditionalGeneration",
+    )
 
 
 def _serve(
