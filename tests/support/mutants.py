@@ -87,9 +87,9 @@ MUTANTS = {
         _REPORTS + "11_options_that_name_ids_are_ignored",
     ),
     "logprobs run K frames": Mutant(
-        ("frames.schedule:single_frame_reason", "frames.gate:single_frame_reason"),
+        ("frames.schedule:single_frame_reason",),
         _nothing,
-        _REPORTS + "11_options_on_the_multi_token_path",
+        _SCHEDULER + "test_what_cannot_be_k_wide_goes_single_frame[logprobs_go_single_frame]",
     ),
     "the minimum is not kept": Mutant(
         ("frames.limits:minimum_outputs",),
