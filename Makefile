@@ -25,6 +25,9 @@ mutants: setup  ## switch each guard off and see its test turn red
 soak: setup  ## 20,000 engine steps of random traffic, K=2 to 16, five seeds (hours)
 	PYTHONPATH=tests $(BIN)/python -m support.soak
 
+bench-limits: setup  ## what the shim costs where it is off (medians of 20)
+	$(BIN)/python benchmarks/limits.py
+
 lint: setup  ## formatting and lint
 	$(BIN)/ruff format --check .
 	$(BIN)/ruff check .

@@ -32,12 +32,13 @@ def _register() -> None:
 def _run_next() -> None:
     """Run the ``sitecustomize`` that this one hides."""
     from importlib.machinery import PathFinder
-    from importlib.util import module_from_spec
 
     here = os.path.dirname(os.path.abspath(__file__))
     others = [entry for entry in sys.path if os.path.abspath(entry or os.curdir) != here]
     spec = PathFinder.find_spec("sitecustomize", others)
     if spec is not None and spec.loader is not None:
+        from importlib.util import module_from_spec  # Costs more than all of the above.
+
         module = module_from_spec(spec)
         sys.modules["sitecustomize"] = module
         spec.loader.exec_module(module)

@@ -86,7 +86,7 @@ class SpawnedStage:
         client = self.connect()
         try:
             for request in requests:
-                await client.add_request_async(_engine_request(request))
+                await client.add_request_async(engine_request(request))
             spoken = {request.request_id: Spoken() for request in requests}
             while any(one.finish_reason is None for one in spoken.values()):
                 batch = await asyncio.wait_for(client.get_output_async(), ANSWER_TIMEOUT_S)
@@ -128,7 +128,7 @@ class SpawnedStage:
         )
 
 
-def _engine_request(spec: RequestSpec) -> Any:
+def engine_request(spec: RequestSpec) -> Any:
     """The request as it travels: tensors become lists."""
     from vllm_omni.engine import OmniEngineCoreRequest
 

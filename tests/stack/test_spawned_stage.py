@@ -141,3 +141,17 @@ def test_an_unarmed_stage_does_not_start(checkpoint: Path, tmp_path: Path) -> No
     assert process.returncode != 0
     assert "this process is not armed: not installed" in log
     assert "Let KSTEP_SHIM=1" in log
+
+
+@pytest.mark.long
+def test_a_killed_engine_process_is_the_usual_error(checkpoint: Path, tmp_path: Path) -> None:
+    found = {}
+    for name, way in (("k1", OFF), ("k8", WAYS["install"])):
+        directory = tmp_path / name
+        directory.mkdir()
+        tests = str(Path(__file__).parents[1])
+        program = ["-m", "support.killed_stage", str(checkpoint)]
+        process = start(way, program, directory / "log", path=[tests])
+        found[name] = _answer(process, directory / "log")
+    assert found["k8"] == found["k1"]
+    assert (found["k8"]["error"], found["k8"]["exitcode"]) == ("EngineDeadError", -9)

@@ -6,6 +6,7 @@ import json
 import signal
 import socket
 import subprocess
+import sys
 import time
 import urllib.error
 import urllib.request
@@ -25,6 +26,14 @@ _TEMPLATE = (
     "{% for m in messages %}{% if m['content'] is string %}{{ m['content'] }}{% else %}"
     "{% for c in m['content'] %}{{ c['text'] }}{% endfor %}{% endif %} {% endfor %}"
 )
+_FUNCTIONAL = """
+def __getattr__(name):
+    if name.startswith("__"):
+        raise AttributeError(name)
+    def missing(*_, **__):
+        raise NotImplementedError(f"torchaudio.functional.{name}")
+    return missing
+"""
 
 
 class Miniature:
@@ -36,8 +45,10 @@ class Miniature:
         self.site = write_plugin(directory / "site")
         self.template = directory / "chat.jinja"
         self.template.write_text(_TEMPLATE)
-        # The server imports torchaudio for changes of speed, which nothing here asks for.
-        (self.site / "torchaudio.py").write_text('"""Stands in for a build that does not load."""')
+        # The server imports it for changes of speed and rate, which nothing here asks for.
+        (self.site / "torchaudio").mkdir()
+        (self.site / "torchaudio" / "__init__.py").write_text("")
+        (self.site / "torchaudio" / "functional.py").write_text(_FUNCTIONAL)
 
     def deploy(self, name: str, **talker: Any) -> Path:
         """Write a deploy YAML; keywords go into stage 1's entry."""
@@ -80,9 +91,9 @@ class Server:
             "--chat-template": miniature.template,
         }
         options = [str(part) for pair in arguments.items() for part in pair]
-        entry = "import sys; from vllm_omni.entrypoints.cli.main import main; sys.exit(main())"
+        vllm = str(Path(sys.executable).with_name("vllm"))
         served = str(miniature.checkpoint)
-        program = ["-c", entry, "serve", served, "--omni", "--trust-remote-code", *options]
+        program = [vllm, "serve", served, "--omni", "--trust-remote-code", *options]
         environment = {**ENVIRONMENT, "VLLM_ENABLE_V1_MULTIPROCESSING": "1", **environ}
         self.process = start(way, program, self.log, path=[str(miniature.site)], **environment)
 
@@ -114,8 +125,6 @@ class Server:
 
 def report_of(directory: Path) -> dict[str, Any]:
     """What ``kstep-shim status --json`` says of a status directory."""
-    import sys
-
     done = subprocess.run(
         [sys.executable, "-m", "kstep_shim", "status", str(directory), "--json"],
         capture_output=True,
