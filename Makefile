@@ -2,7 +2,7 @@
 BIN := .venv/bin
 export OMP_NUM_THREADS := 1
 
-.PHONY: help setup demo test test-long test-gpu lint types bench-limits mutants soak clean
+.PHONY: help setup demo test test-long lint types bench-limits mutants soak clean
 
 help:  ## show the targets
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 16
