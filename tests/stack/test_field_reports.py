@@ -104,7 +104,7 @@ def test_field_report_11_the_stock_stack_crashes_on_such_an_option(stages: Stage
         stages.serve(StageShape(), [Scenario("o", (request,))])
 
 
-@pytest.mark.parametrize("frames", [4, 8])
+@pytest.mark.parametrize("frames", [4, pytest.param(8, marks=pytest.mark.long)])
 def test_field_report_05_the_end_of_the_context(stages: Stages, frames: int) -> None:
     longs = tuple(
         RequestSpec(f"ctx-{c}", condition=c, arrival=c - 3, eos_frame=NO_EOS) for c in (3, 5, 6)

@@ -12,7 +12,12 @@ from support.stages import Stages
 from kstep_shim.frames.hand_over import split_by_token
 
 
-@pytest.mark.parametrize("asked", [None, True, False])
+def long(value: object) -> Any:
+    """A parameter for `make test-long` only."""
+    return pytest.param(value, marks=pytest.mark.long)
+
+
+@pytest.mark.parametrize("asked", [long(None), True, long(False)])
 def test_field_report_13_drafts_are_scheduled_synchronously(
     stages: Stages, asked: bool | None
 ) -> None:
@@ -29,7 +34,8 @@ def test_field_report_13_one_frame_leaves_asynchronous_scheduling_on(stages: Sta
 
 
 @pytest.mark.parametrize(
-    "name", ["tensor_parallel_size", "pipeline_parallel_size", "data_parallel_size"]
+    "name",
+    ["tensor_parallel_size", long("pipeline_parallel_size"), long("data_parallel_size")],
 )
 def test_field_report_19_parallel_stages_serve_one_frame(stages: Stages, name: str) -> None:
     found = stages.call(case(8, **{name: 2}))

@@ -103,8 +103,8 @@ def leaving(count: int, apart: int = 2) -> tuple[Visit, ...]:
 
 def test_field_report_15_nothing_stays_of_clients_that_left(stages: Stages, stress: Stress) -> None:
     # Far enough apart for everybody to be served at once, at K=1 too.
-    traffic = Traffic(StageShape(frames=4), leaving(20, apart=10))
-    stock = Traffic(StageShape(), leaving(20, apart=10))
+    traffic = Traffic(StageShape(frames=4), leaving(12, apart=10))
+    stock = Traffic(StageShape(), leaving(12, apart=10))
     left = stress.check(traffic).result.leftovers
     kept = stages.call(partial(stress_run.run_plan, stock)).leftovers
     assert {place: count for place, count in left.items() if count > kept.get(place, 0)} == {}

@@ -12,7 +12,7 @@ EVERY = [Speech(length, ending) for length in range(1, 111) for ending in ENDING
 LAGS = (0, 3)
 
 
-@pytest.mark.parametrize("frames", [4, 16])
+@pytest.mark.parametrize("frames", [4, pytest.param(16, marks=pytest.mark.long)])
 def test_one_speech_in_twenty(stages: Stages, frames: int) -> None:
     check(stages, frames, EVERY[frames::20])
 

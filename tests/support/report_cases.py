@@ -63,8 +63,8 @@ class Fault:
 
 FAULTS = {
     "forward in frame 2": Fault("forward", 2, "planted in a forward"),
-    "sampling in frame 1": Fault("sample", 1, "planted in sampling"),
-    "joining the frames": Fault("join", 0, "planted in the merge"),
+    "long: sampling in frame 1": Fault("sample", 1, "planted in sampling"),
+    "long: joining the frames": Fault("join", 0, "planted in the merge"),
     "a NaN row in frame 2": Fault("nan", 2, "not finite for requests ['f-b']"),
     "long: forward in frame 0": Fault("forward", 0, "planted in a forward"),
     "long: forward in frame 3": Fault("forward", 3, "planted in a forward"),
