@@ -87,21 +87,6 @@ def logprobs_in_the_batch() -> list[Scenario]:
     ]
 
 
-def client_leaves() -> list[Scenario]:
-    """Report 15: clients that leave, before the first frame too, beside others that stay."""
-    return [
-        Scenario(
-            "leave",
-            (
-                RequestSpec("leave-a", eos_frame=40),
-                RequestSpec("leave-b", condition=5, arrival=1, abort_step=6),
-                RequestSpec("leave-c", condition=7, arrival=2, abort_step=2),
-                RequestSpec("leave-d", condition=4, arrival=4, eos_frame=20),
-            ),
-        )
-    ]
-
-
 #: By report; all of them run on one stage of four rows.
 BY_REPORT = {
     3: minimum_on_any_row(),
