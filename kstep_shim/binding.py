@@ -5,7 +5,6 @@ State is never remembered when it can be looked up: `Binding.observe` reads the 
 
 from __future__ import annotations
 
-import gc
 import inspect
 import sys
 from collections.abc import Callable, Iterator
@@ -14,6 +13,7 @@ from typing import Any, Final
 
 from kstep_shim.declaration import Kind, State, Target
 from kstep_shim.guards import MISSING, live_problem, resolve_owner
+from kstep_shim.too_late import copies, has_instance
 
 # Every wrapper of this package names its target here, whichever installer made it.
 SHIM_MARK: Final = "_self_kstep_shim"
@@ -91,11 +91,11 @@ class Binding:
             if target.path in marks:
                 self._refusal = f"{target.path} is wrapped by another kstep_shim already"
                 return
-            stale = next(_copies(owner, target, self._original), None)
+            stale = next(copies(owner, target, self._original), None)
             if stale is not None:
                 self._refusal = f"{target.path} was copied by {stale} before the shim came"
                 return
-            if late and target.before_seal and target.name == "__init__" and _has_instance(owner):
+            if late and target.before_seal and target.name == "__init__" and has_instance(owner):
                 self._refusal = f"a {target.owner_names[-1]} was built before the shim came"
                 return
             replacement = factory(self._original, target, self.gate)
@@ -188,37 +188,6 @@ def _layers(outermost: Any) -> Iterator[Any]:
         yield layer
         yield getattr(layer, "_self_parent", None)
         layer = getattr(layer, "__wrapped__", None)
-
-
-def _subclasses(owner: type) -> Iterator[type]:
-    found: list[type] = type.__subclasses__(owner)
-    for subclass in found:
-        yield subclass
-        yield from _subclasses(subclass)
-
-
-def _copies(owner: Any, target: Target, original: Any) -> Iterator[str]:
-    """Name the places that hold `original` under another roof, where the wrapper cannot reach."""
-    if isinstance(owner, type):
-        for subclass in _subclasses(owner):
-            if any(value is original for value in list(vars(subclass).values())):
-                yield f"{subclass.__module__}.{subclass.__qualname__}"
-        return
-    for name, module in list(sys.modules.items()):
-        if module is not owner and getattr(module, "__dict__", {}).get(target.name) is original:
-            yield name
-
-
-def _has_instance(owner: type) -> bool:
-    def alive() -> bool:
-        # An instance refers to its class, and this looks for that at the speed of C.
-        found = gc.get_referrers(owner, *_subclasses(owner))
-        return any(owner in type(candidate).__mro__ for candidate in found)
-
-    if not alive():
-        return False
-    gc.collect()  # What is only garbage does not count.
-    return alive()
 
 
 def _describe(found: Any) -> str:

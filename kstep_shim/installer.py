@@ -42,7 +42,15 @@ class _ShimWrapper(wrapt.FunctionWrapper):  # type: ignore[type-arg]
     def __init__(self, original: Any, target: Target, gate: Gate) -> None:
         super().__init__(original, target.wrapper, enabled=gate)
         self._self_target = target
+        self._self_unbound: dict[Any, Any] = {}
         setattr(self, SHIM_MARK, target.path)
+
+    def __get__(self, instance: Any, owner: Any = None) -> Any:
+        bound = super().__get__(instance, owner)
+        if instance is not None:
+            return bound
+        # cloudpickle goes by name only for what is the same object each time it is looked up.
+        return self._self_unbound.setdefault(owner, bound)
 
     def __reduce_ex__(self, protocol: Any) -> tuple[Any, ...]:
         return _by_name, (self._self_target.module, self._self_target.qualname)
