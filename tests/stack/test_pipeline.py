@@ -101,3 +101,13 @@ def ask(url: str, text: str) -> tuple[str, bytes]:
     words = next(message.content for message in messages if message.content)
     audio = next(message.audio for message in messages if message.audio)
     return words, base64.b64decode(audio.data)
+
+
+def test_two_replicas_of_stage_1(
+    miniature: Miniature, baseline: dict[str, Any], tmp_path: Path
+) -> None:
+    status = tmp_path / "status"
+    deploy = miniature.deploy("replicas", num_replicas=2, devices="0,1")
+    environ = {"KSTEP_SHIM_STATUS_DIR": str(status)}
+    assert_same(miniature.speak(WAYS["plugin"], deploy, tmp_path, **environ), baseline)
+    assert_engaged(status, stages=2)

@@ -1,0 +1,60 @@
+"""Write PATCHES.md, the ledger of everything that the shim patches, from the declarations."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+from kstep_shim.catalog import patches
+from kstep_shim.declaration import Kind, Patch, Target
+
+LEDGER = Path(__file__).parents[1] / "PATCHES.md"
+_HEAD = """# Patches
+
+Made from the declarations in `kstep_shim/patches` by `tools/write_ledger.py`; a test keeps it
+equal. Each target is checked before it is touched: it must exist and take exactly these parameters.
+"""
+_VERBS = {
+    Kind.METHOD: "wrapped",
+    Kind.STATICMETHOD: "wrapped (static)",
+    Kind.ADDED: "added",
+    Kind.RELIED_ON: "relied on",
+}
+
+
+def ledger() -> str:
+    """The whole file."""
+    return "\n".join([_HEAD, *map(_entry, patches())])
+
+
+def _entry(patch: Patch) -> str:
+    sides = ", ".join(sorted(side.value for side in patch.sides))
+    need = "required" if patch.required else "optional"
+    lines = [f"## {patch.name}", "", f"{patch.summary[0].upper()}{patch.summary[1:]}.", ""]
+    lines += [f"- {_VERBS[target.kind]}: `{_symbol(target)}`" for target in patch.targets]
+    lines += [
+        f"- in: {sides} ({need}{', any of these' if patch.any_of else ''})",
+        f"- why: {patch.why}",
+        f"- how: {patch.how}",
+        f"- can go when {patch.remove_when}",
+        "",
+    ]
+    return "\n".join(lines)
+
+
+def _symbol(target: Target) -> str:
+    parameters = "" if target.kind is Kind.ADDED else f"({', '.join(target.parameters)})"
+    return f"{target.path}{parameters}"
+
+
+def main() -> int:
+    """Write the file; with ``--check``, only say whether it is up to date."""
+    made = ledger()
+    if "--check" in sys.argv[1:]:
+        return 0 if LEDGER.exists() and LEDGER.read_text() == made else 1
+    LEDGER.write_text(made)
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
