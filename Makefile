@@ -14,7 +14,7 @@ demo: setup  ## K=1 against K=8 on the soft NPU
 	@$(BIN)/kstep-shim demo
 
 test: setup  ## the tests
-	$(BIN)/python -m pytest
+	$(BIN)/python -m pytest -n 2 --dist loadfile
 
 test-long: setup  ## the exactness matrix and all that takes long
 	$(BIN)/python -m pytest -m long
