@@ -81,7 +81,12 @@ def table(comparison: Comparison) -> Table:
     """The result, for people."""
     facts = comparison.summary()
     before, after = facts["host_ms_per_frame_baseline"], facts["host_ms_per_frame"]
-    result = Table(title="MiniCPM-o 4.5 Talker in miniature, soft NPU", title_justify="left")
+    result = Table(
+        title="MiniCPM-o 4.5 Talker in miniature, soft NPU",
+        title_justify="left",
+        caption="Times include the device's work, which the soft NPU does on the host row by row.",
+        caption_justify="left",
+    )
     result.add_column("")
     result.add_column("K=1, stock", justify="right")
     result.add_column(f"K={facts['k']}, kstep_shim", justify="right")
