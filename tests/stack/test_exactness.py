@@ -16,14 +16,10 @@ EAGER, PIECEWISE, FULL = GraphMode.EAGER, GraphMode.PIECEWISE, GraphMode.FULL_DE
 @pytest.mark.parametrize(
     ("mode", "frames"),
     [
-        (EAGER, 2),
         (EAGER, 3),
-        (EAGER, 8),
         (EAGER, 16),
-        (PIECEWISE, 4),
         (PIECEWISE, 8),
         (FULL, 4),
-        (FULL, 13),
     ],
 )
 def test_every_batch_equals_one_frame_per_step(
@@ -56,7 +52,7 @@ def test_the_end_of_the_context(stages: Stages) -> None:
     assert outcomes["edge"].requests["edge-a"].finish_reason == "length"
 
 
-@pytest.mark.parametrize("budget", [16, 15, 10, 5])
+@pytest.mark.parametrize("budget", [15, 5])
 def test_a_small_token_budget(stages: Stages, budget: int) -> None:
     shape = StageShape(frames=4, max_num_batched_tokens=budget)
     stages.compare(shape, scenarios.batches((4,)))
@@ -68,7 +64,6 @@ def test_a_small_token_budget(stages: Stages, budget: int) -> None:
     [
         scenarios.codec_eos,
         scenarios.output_limits,
-        scenarios.limits_and_eos,
         scenarios.codec_ceiling,
     ],
 )
@@ -77,7 +72,7 @@ def test_every_ending_at_every_offset(stages: Stages, cases, frames: int) -> Non
     assert any(result.engaged_steps for result in outcomes.values())
 
 
-@pytest.mark.parametrize("frames", [4, 8])
+@pytest.mark.parametrize("frames", [4])
 def test_minimum_tokens_and_empty_speech(stages: Stages, frames: int) -> None:
     cases = [*scenarios.minimum_tokens(), *scenarios.empty_speech()]
     outcomes = stages.compare(StageShape(frames=frames), cases)
@@ -94,7 +89,7 @@ def test_twenty_layers(stages: Stages) -> None:
     stages.compare(StageShape(frames=8, layers=20), scenarios.batches((2,)))
 
 
-@pytest.mark.parametrize("frames", [2, 4, 8, 16])
+@pytest.mark.parametrize("frames", [4, 16])
 def test_a_lone_request_takes_few_steps(stages: Stages, frames: int) -> None:
     outcome = stages.compare(StageShape(frames=frames), scenarios.batches((1,)))["batch1"]
     tokens = len(outcome.requests["batch1-0"].tokens)
@@ -102,7 +97,7 @@ def test_a_lone_request_takes_few_steps(stages: Stages, frames: int) -> None:
     assert steps <= -(-(tokens - 1) // frames) + 2
 
 
-@pytest.mark.parametrize("frames", [4, 8])
+@pytest.mark.parametrize("frames", [8])
 def test_a_batch_of_four_stays_engaged(
     stages: Stages, frames: int, record_property: Callable[[str, object], None]
 ) -> None:

@@ -51,3 +51,17 @@ def test_twenty_layers(stages: Stages, mode: GraphMode) -> None:
 
 def test_sixteen_bit_weights(stages: Stages) -> None:
     stages.compare(StageShape(frames=8, dtype="bfloat16"), scenarios.batches((1, 4)))
+
+
+@pytest.mark.parametrize("frames", FRAMES)
+def test_a_lone_request_takes_few_steps(stages: Stages, frames: int) -> None:
+    outcome = stages.compare(StageShape(frames=frames), scenarios.batches((1,)))["batch1"]
+    tokens = len(outcome.requests["batch1-0"].tokens)
+    steps = sum(1 for step in outcome.steps if step.widths)
+    assert steps <= -(-(tokens - 1) // frames) + 2
+
+
+@pytest.mark.parametrize("budget", [16, 15, 13, 10, 5, 3])
+def test_small_token_budgets(stages: Stages, budget: int) -> None:
+    shape = StageShape(frames=4, max_num_batched_tokens=budget)
+    stages.compare(shape, scenarios.batches((4,)))
