@@ -9,6 +9,7 @@ as it was at that token: unfinished, but for the last.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
 from typing import Any
 
 _BOOKED = "_kstep_shim_booked"
@@ -20,16 +21,15 @@ _FINISHED = "meta.finished"
 class RequestAtToken:
     """A request as it was at one token: its ending, and how far it had come.
 
-    ``behind`` is the number of tokens that followed in the same step. Everything else is the live
-    request's.
+    Everything else is the live request's.
     """
 
-    def __init__(self, request: Any, status: Any, finished: bool, behind: int = 0) -> None:
+    def __init__(self, request: Any, status: Any, finished: bool, computed: int) -> None:
         self._request = request
         self._finished = finished
         self.status = status
         # The adapter compares it with what was sent under the same name before.
-        self.num_computed_tokens = request.num_computed_tokens - behind
+        self.num_computed_tokens = computed
 
     def is_finished(self) -> bool:
         """Whether the request had ended at this token."""
@@ -39,25 +39,42 @@ class RequestAtToken:
         return getattr(self._request, name)
 
 
-def book_tokens(request: Any, sampled: int) -> None:
-    """Note, before the engine counts a step, what it had and what came back for `request`."""
-    setattr(request, _BOOKED, (request.status, request.num_output_tokens, sampled))
+@dataclass(frozen=True)
+class Booking:
+    """What a request had before a step, and the tokens that the engine accepted in it."""
+
+    status: Any
+    computed: int
+    tokens: int
 
 
-def take_booking(request: Any) -> tuple[Any, int] | None:
-    """Status before the step, and tokens that the engine accepted in it; ``None`` if not booked.
+def book_tokens(request: Any, width: int, sampled: list[int]) -> None:
+    """Note, before the engine counts a step, what `request` had, and cut ids behind its limit.
+
+    The engine would drop those ids itself, but only after it has counted them as accepted; a
+    session that goes on would keep a token too many. By the time of the hand-over the live counts
+    may be those of the session's next unit.
+    """
+    del sampled[max(1, request.max_tokens - request.num_output_tokens) :]
+    computed = request.num_computed_tokens - width
+    booked = (request.status, computed, request.num_output_tokens, len(sampled))
+    setattr(request, _BOOKED, booked)
+
+
+def take_booking(request: Any) -> Booking | None:
+    """What `book_tokens` noted, with the tokens accepted since; ``None`` if it did not.
 
     A segment's end clears the request's tokens before they can be counted; there the step's own
-    ids, which end with the first stop, and the limit say how many were accepted.
+    ids, which end with the first stop or at the limit, say how many were accepted.
     """
     booking = vars(request).pop(_BOOKED, None)
     if booking is None:
         return None
-    status, before, sampled = booking
+    status, computed, before, sampled = booking
     accepted = request.num_output_tokens - before
     if accepted < 0 or (accepted == 0 and sampled):
-        accepted = min(sampled, request.max_tokens - before)
-    return status, accepted
+        accepted = sampled
+    return Booking(status, computed, accepted)
 
 
 def split_by_token(payload: Mapping[str, Any], tokens: int) -> Iterator[dict[str, Any]]:

@@ -69,7 +69,23 @@ def single_frame_step_reason(scheduler: Any, drafts: int) -> str | None:
     threshold = scheduler.scheduler_config.long_prefill_token_threshold
     if 0 < threshold < width:
         return "long_prefill_token_threshold"
+    if not _blocks_suffice(scheduler, running, width):
+        return "KV blocks"
     return None
+
+
+def _blocks_suffice(scheduler: Any, running: list[Any], width: int) -> bool:
+    """Whether K positions each fit without taking blocks from anybody.
+
+    A wide span may reach into a block that one frame per step would never ask for, and vLLM would
+    preempt a neighbour for it.
+    """
+    manager, size = scheduler.kv_cache_manager, scheduler.block_size
+    wanted = 0
+    for request in running:
+        held = min((len(ids) for ids in manager.get_block_ids(request.request_id)), default=0)
+        wanted += max(0, -(-(request.num_computed_tokens + width) // size) - held)
+    return bool(wanted <= manager.block_pool.get_num_free_blocks())
 
 
 def can_admit(scheduler: Any) -> bool:

@@ -24,16 +24,14 @@ def _send(
     if booking is None:
         wrapped(multimodal_output, request, is_segment_finished)
         return
-    status, tokens = booking
-    finished = request.is_finished()
-    if tokens > 1 and multimodal_output is not None:
-        parts = list(hand_over.split_by_token(multimodal_output, tokens))
+    at_token = hand_over.RequestAtToken
+    if booking.tokens > 1 and multimodal_output is not None:
+        parts = list(hand_over.split_by_token(multimodal_output, booking.tokens))
     else:
         parts = [multimodal_output]
     for token, part in enumerate(parts[:-1], 1):
-        behind = len(parts) - token
-        wrapped(part, hand_over.RequestAtToken(request, status, False, behind), False)
-    last = hand_over.RequestAtToken(request, request.status, finished)
+        wrapped(part, at_token(request, booking.status, False, booking.computed + token), False)
+    last = at_token(request, request.status, request.is_finished(), request.num_computed_tokens)
     wrapped(parts[-1], last, is_segment_finished)
 
 

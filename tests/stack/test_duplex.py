@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from functools import partial
+from typing import Any
 
 import pytest
-from support.duplex import converse
+from support.duplex import UNIT, converse
 from support.stages import Stages
 
 
@@ -21,7 +22,22 @@ from support.stages import Stages
 def test_field_report_18_units_back_to_back(
     stages: Stages, frames: int, sessions: int, units: int
 ) -> None:
-    jobs = [partial(converse, k, sessions, units, 3) for k in (1, frames)]
+    _assert_equal(stages, frames, sessions, units)
+
+
+@pytest.mark.parametrize(
+    "limit", [10, *(pytest.param(n, marks=pytest.mark.long) for n in (7, 9, 25))]
+)
+def test_a_unit_that_its_limit_ends_inside_a_step_leaves_the_next_one_alone(
+    stages: Stages, limit: int
+) -> None:
+    _assert_equal(stages, 4, 1, 4, limit)
+
+
+def _assert_equal(
+    stages: Stages, frames: int, sessions: int, units: int, limit: int = UNIT
+) -> None:
+    jobs = [partial(converse, k, sessions, units, 3, limit) for k in (1, frames)]
     expected, actual = (stages.call(job, timeout=900.0) for job in jobs)
     for name, session in expected.items():
         assert len(session.units) == units

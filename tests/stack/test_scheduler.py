@@ -68,7 +68,12 @@ def test_a_waiting_request_that_cannot_join_changes_nothing(seen: dict[str, Any]
 
 @pytest.mark.parametrize(
     "name",
-    ["context_edge_goes_single_frame", "budget_goes_single_frame", "logprobs_go_single_frame"],
+    [
+        "context_edge_goes_single_frame",
+        "budget_goes_single_frame",
+        "scarce_blocks_go_single_frame",
+        "logprobs_go_single_frame",
+    ],
 )
 def test_what_cannot_be_k_wide_goes_single_frame(seen: dict[str, Any], name: str) -> None:
     case = seen[name]

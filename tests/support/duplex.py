@@ -24,8 +24,10 @@ class Session:
     widths: list[dict[str, int]] = field(default_factory=list)
 
 
-def converse(frames: int, sessions: int, units: int, boundary: int) -> dict[str, Session]:
-    """Serve duplex sessions beside each other; every `boundary`-th unit starts a turn."""
+def converse(
+    frames: int, sessions: int, units: int, boundary: int, limit: int = UNIT
+) -> dict[str, Session]:
+    """Serve duplex sessions of units of `limit`; every `boundary`-th one starts a turn."""
     prepare_environment()
     import torch  # noqa: F401
 
@@ -41,7 +43,7 @@ def converse(frames: int, sessions: int, units: int, boundary: int) -> dict[str,
             waits = request is None or request.status.name == "WAITING_FOR_STREAMING_REQ"
             if sent[name] < units and waits and step >= 2 * number:
                 unit = sent[name]
-                engine.add_request(_unit(name, unit, unit % boundary == 0))
+                engine.add_request(_unit(name, unit, unit % boundary == 0, limit))
                 sent[name] += 1
         before = {name: len(found[name].outcome.tokens) for name in names}
         driver._step()
@@ -65,7 +67,7 @@ def _note_unit(driver: Driver, engine: Any, session: Session, name: str, before:
     outcome.finish_reason = None
 
 
-def _unit(name: str, unit: int, boundary: bool) -> Any:
+def _unit(name: str, unit: int, boundary: bool, limit: int) -> Any:
     import torch
     from vllm.sampling_params import SamplingParams
     from vllm_omni.request import OmniRequest
@@ -79,7 +81,7 @@ def _unit(name: str, unit: int, boundary: bool) -> Any:
         resumable=True,
         sampling_params=SamplingParams(
             min_tokens=0,
-            max_tokens=UNIT,
+            max_tokens=limit,
             stop_token_ids=[1],
             detokenize=False,
             temperature=0.0,

@@ -26,6 +26,7 @@ class Bench:
         from vllm_omni.engine.arg_utils import OmniEngineArgs
 
         stage = engine_args.pop("model_stage", "tts")
+        blocks = engine_args.pop("blocks", 512)
         scheduler = getattr(omni_ar_scheduler, engine_args.pop("scheduler", "OmniARScheduler"))
         arguments = engine_arguments(StageShape(frames=FRAMES, shim=True))
         config = OmniEngineArgs(
@@ -34,7 +35,7 @@ class Bench:
         if stage != "tts":
             config.model_config = copy.copy(config.model_config)
             config.model_config.model_stage = stage
-        config.cache_config.num_gpu_blocks = 512
+        config.cache_config.num_gpu_blocks = blocks
         spec = FullAttentionSpec(
             block_size=config.cache_config.block_size,
             num_kv_heads=4,
@@ -44,7 +45,7 @@ class Bench:
         self.scheduler = scheduler(
             vllm_config=config,
             kv_cache_config=KVCacheConfig(
-                num_blocks=512,
+                num_blocks=blocks,
                 kv_cache_tensors=[],
                 kv_cache_groups=[KVCacheGroupSpec(["layer"], spec)],
             ),
@@ -187,6 +188,16 @@ def budget_goes_single_frame() -> Any:
     return bench.seen()
 
 
+def scarce_blocks_go_single_frame() -> Any:
+    """Two requests one token short of a block's end, and no block left."""
+    bench = Bench(blocks=3, max_model_len=256)
+    bench.add("a", condition=119)
+    bench.add("b", condition=119)
+    bench.step()
+    bench.draft({"a": DRAFTS, "b": DRAFTS})
+    return bench.seen()
+
+
 def logprobs_go_single_frame() -> Any:
     bench = Bench()
     steady(bench, "a", "b")
@@ -249,6 +260,7 @@ CASES: tuple[Callable[[], Any], ...] = (
     waiting_beyond_capacity_keeps_drafts,
     context_edge_goes_single_frame,
     budget_goes_single_frame,
+    scarce_blocks_go_single_frame,
     logprobs_go_single_frame,
     drafts_without_a_token_to_decode,
     uneven_drafts_are_taken_back,
