@@ -13,7 +13,7 @@ import pytest
 _TESTS = Path(__file__).parents[1]
 
 
-@pytest.mark.parametrize("order", ["SI", "IS", "SIS"])
+@pytest.mark.parametrize("order", ["SI", "IS", pytest.param("SIS", marks=pytest.mark.long)])
 def test_either_order_applies_everything_and_leaves_nothing(order: str) -> None:
     inherited = {k: v for k, v in os.environ.items() if not k.startswith("KSTEP_SHIM")}
     path = os.pathsep.join([str(_TESTS), inherited.get("PYTHONPATH", "")])

@@ -43,6 +43,7 @@ def test_max_num_seqs(stages: Stages, tmp_path: Path, plain: dict[str, Any]) -> 
     assert (found["requests"], plain["requests"]) == (3, 5)
 
 
+@pytest.mark.long
 def test_the_token_budget(stages: Stages, tmp_path: Path, plain: dict[str, Any]) -> None:
     found = see(stages, tmp_path, max_num_batched_tokens=10)
     assert "drafts_dropped: token budget" in found["declined"]
@@ -57,6 +58,7 @@ def test_the_graph_mode(stages: Stages, tmp_path: Path, plain: dict[str, Any]) -
     assert found["engaged"] > 0
 
 
+@pytest.mark.long
 def test_the_chunk(stages: Stages, tmp_path: Path, plain: dict[str, Any]) -> None:
     assert see(stages, tmp_path, chunk=10)["payloads"] > plain["payloads"]
     found = see(stages, tmp_path, chunk=3)
@@ -64,6 +66,7 @@ def test_the_chunk(stages: Stages, tmp_path: Path, plain: dict[str, Any]) -> Non
     assert "came_up" not in found
 
 
+@pytest.mark.long
 def test_the_sampling(stages: Stages, tmp_path: Path, plain: dict[str, Any]) -> None:
     found = see(stages, tmp_path, sampling={"max_tokens": 9})
     assert max(found["tokens"]) == 9 < max(plain["tokens"])

@@ -14,7 +14,14 @@ def stress(stages: Stages) -> Stress:
 
 
 @pytest.mark.parametrize(
-    ("frames", "budget"), [(2, 33), (4, 24), (8, 64), (16, 1024)], ids=lambda value: str(value)
+    ("frames", "budget"),
+    [
+        (2, 33),
+        pytest.param(4, 24, marks=pytest.mark.long),
+        pytest.param(8, 64, marks=pytest.mark.long),
+        (16, 1024),
+    ],
+    ids=str,
 )
 def test_field_report_09_random_traffic_keeps_the_books(
     stress: Stress, frames: int, budget: int
