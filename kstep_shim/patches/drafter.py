@@ -12,7 +12,6 @@ from kstep_shim.patches.armed import armed
 
 def propose(wrapped: Callable[..., Any], runner: Any, args: Any, kwargs: Any) -> Any:
     """Return constant drafts for an armed Talker; let every other stage draft as it does."""
-
     if not armed(runner):
         return wrapped(*args, **kwargs)
     return _propose(runner, *args, **kwargs)
@@ -20,7 +19,6 @@ def propose(wrapped: Callable[..., Any], runner: Any, args: Any, kwargs: Any) ->
 
 def propose_on_cuda(wrapped: Callable[..., Any], runner: Any, args: Any, kwargs: Any) -> Any:
     """As `propose`, for the CUDA runner, which hands the step over before the sampled ids."""
-
     if not armed(runner):
         return wrapped(*args, **kwargs)
     return _propose_on_cuda(runner, *args, **kwargs)
