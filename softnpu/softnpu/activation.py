@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import sys
 
 import torch
@@ -27,6 +28,7 @@ def activate() -> None:
     if settings.active:
         return
     settings.active = True
+    _allow_aliasing_ops()
     triton_hook.activate()
     _prepare_torchvision()
     library.activate(device.under_mode)
@@ -37,6 +39,12 @@ def activate() -> None:
     runtime.install_accelerator()
     distributed.activate()
     import_hooks.after("vllm_ascend.worker.worker", _load_custom_ops)
+
+
+def _allow_aliasing_ops() -> None:
+    # Custom ops of vllm-ascend return an argument. This torch, newer than theirs, warns of it, and
+    # refuses it where the environment has CI set.
+    os.environ.setdefault("TORCHINDUCTOR_ERROR_ON_CUSTOM_OP_ALIASING", "0")
 
 
 def _prepare_torchvision() -> None:

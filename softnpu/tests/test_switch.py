@@ -59,3 +59,16 @@ def test_the_name_of_the_device(monkeypatch: pytest.MonkeyPatch) -> None:
     softnpu.set_device_name("Ascend910B4")
     assert torch.npu.get_device_name(0) == "Ascend910B4"
     assert torch.npu.get_device_properties(0).name == "Ascend910B4"
+
+
+def test_custom_ops_may_return_an_argument_wherever_the_tests_run(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.delenv("TORCHINDUCTOR_ERROR_ON_CUSTOM_OP_ALIASING", raising=False)
+    code = """
+import torch
+from torch._functorch import config
+print(config.error_on_custom_op_aliasing)
+"""
+    assert run_python(code, SOFTNPU="", CI="true").split() == ["True"]
+    assert run_python(code, CI="true").split() == ["False"]
