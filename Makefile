@@ -17,7 +17,7 @@ test: setup  ## the tests
 	$(BIN)/python -m pytest -n 2 --dist loadfile
 
 test-long: setup  ## the exactness matrix and all that takes long
-	$(BIN)/python -m pytest -m long
+	$(BIN)/python -m pytest -m long -n 2 --dist worksteal --durations 40 -v
 
 mutants: setup  ## switch each guard off and see its test turn red
 	PYTHONPATH=tests $(BIN)/python -m support.mutants
