@@ -2,7 +2,7 @@
 BIN := .venv/bin
 export OMP_NUM_THREADS := 1
 
-.PHONY: help setup demo test test-long lint types bench-limits mutants soak clean
+.PHONY: help setup demo test test-compat test-long lint types bench-limits mutants soak clean
 
 help:  ## show the targets
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 16
@@ -16,7 +16,10 @@ demo: setup  ## K=1 against K=8 on the soft NPU
 test: setup  ## the tests
 	$(BIN)/python -m pytest -n 2 --dist loadfile
 
-test-long: setup  ## the exactness matrix and all that takes long
+test-compat:  ## what needs no stack, on Python 3.11 and 3.12 with wrapt 1.17, 2.0 and the newest
+	@tools/test_compat.sh
+
+test-long: setup test-compat  ## test-compat, the exactness matrix and all that takes long
 	$(BIN)/python -m pytest -m long -n 2 --dist worksteal --durations 40 -v
 
 mutants: setup  ## switch each guard off and see its test turn red
@@ -36,4 +39,4 @@ types: setup  ## static types
 	$(BIN)/mypy
 
 clean:  ## remove the environment and caches
-	rm -rf .venv build dist .pytest_cache .mypy_cache .ruff_cache .hypothesis
+	rm -rf .venv .venv-compat build dist .pytest_cache .mypy_cache .ruff_cache .hypothesis

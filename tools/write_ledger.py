@@ -5,7 +5,7 @@ from __future__ import annotations
 import sys
 from pathlib import Path
 
-from kstep_shim.catalog import patches
+from kstep_shim.catalog import every_patch
 from kstep_shim.declaration import Kind, Patch, Target
 
 LEDGER = Path(__file__).parents[1] / "PATCHES.md"
@@ -13,6 +13,8 @@ _HEAD = """# Patches
 
 Made from the declarations in `kstep_shim/patches` by `tools/write_ledger.py`; a test keeps it
 equal. Each target is checked before it is touched: it must exist and take exactly these parameters.
+Of targets that name a platform, only those of the installed one count: `npu` with vllm-ascend,
+else `cuda`.
 """
 _VERBS = {
     Kind.METHOD: "wrapped",
@@ -24,22 +26,26 @@ _VERBS = {
 
 def ledger() -> str:
     """The whole file."""
-    return "\n".join([_HEAD, *map(_entry, patches())])
+    return "\n".join([_HEAD, *map(_entry, every_patch())])
 
 
 def _entry(patch: Patch) -> str:
     sides = ", ".join(sorted(side.value for side in patch.sides))
     need = "required" if patch.required else "optional"
     lines = [f"## {patch.name}", "", f"{patch.summary[0].upper()}{patch.summary[1:]}.", ""]
-    lines += [f"- {_VERBS[target.kind]}: `{_symbol(target)}`" for target in patch.targets]
+    lines += [f"- {_verb(target)}: `{_symbol(target)}`" for target in patch.targets]
     lines += [
-        f"- in: {sides} ({need}{', any of these' if patch.any_of else ''})",
+        f"- in: {sides} ({need})",
         f"- why: {patch.why}",
         f"- how: {patch.how}",
         f"- can go when {patch.remove_when}",
         "",
     ]
     return "\n".join(lines)
+
+
+def _verb(target: Target) -> str:
+    return _VERBS[target.kind] + (f" ({target.platform})" if target.platform else "")
 
 
 def _symbol(target: Target) -> str:

@@ -46,6 +46,7 @@ def checks(command: Command, *arguments: object, **environ: str) -> tuple[int, d
     }
 
 
+@pytest.mark.stack
 def test_the_released_stack_passes(command: Command) -> None:
     code, found = checks(command, KSTEP_SHIM="1")
     assert code == 0
@@ -66,6 +67,7 @@ def test_it_imports_none_of_the_stack() -> None:
     assert done.returncode == 0
 
 
+@pytest.mark.stack
 def test_switched_off_is_a_warning(command: Command) -> None:
     code, found = checks(command)
     assert (code, found["settings"][0]) == (0, "warn")
@@ -91,6 +93,7 @@ def test_a_required_patch_that_is_left_out_fails(command: Command) -> None:
     assert (code, found["patch verify"][0]) == (1, "fail")
 
 
+@pytest.mark.stack
 def test_plugins_that_are_filtered_out(command: Command) -> None:
     code, found = checks(command, KSTEP_SHIM="1", VLLM_PLUGINS="ascend")
     assert code == 1
@@ -120,6 +123,7 @@ def test_ray_needs_the_prefix(monkeypatch: pytest.MonkeyPatch) -> None:
     assert verdict(**{name: "OTHER,KSTEP_SHIM"}) is Verdict.PASS
 
 
+@pytest.mark.stack
 def test_a_deploy_yaml(command: Command, deploy: Path) -> None:
     code, found = checks(command, deploy, KSTEP_SHIM="1", KSTEP_SHIM_FRAMES="4")
     assert code == 0
@@ -127,6 +131,7 @@ def test_a_deploy_yaml(command: Command, deploy: Path) -> None:
     assert found["stage 1"] == ("pass", "K=4 (environment)")
 
 
+@pytest.mark.stack
 def test_a_deploy_yaml_with_the_key_and_no_shim(command: Command, deploy: Path) -> None:
     key = "    speculative_config: {method: ngram, num_speculative_tokens: 7}\n"
     deploy.write_text(DEPLOY.replace("    max_num_batched", key + "    max_num_batched"))
@@ -162,6 +167,7 @@ def test_a_file_that_is_no_deploy_yaml(command: Command, tmp_path: Path) -> None
     assert "expected a mapping" in command("doctor", str(tmp_path / "list.yaml")).stderr
 
 
+@pytest.mark.stack
 def test_the_table_names_everything(command: Command, deploy: Path) -> None:
     done = command("doctor", str(deploy), KSTEP_SHIM="1")
     assert done.returncode == 0

@@ -14,6 +14,7 @@ from pathlib import Path
 import pytest
 import yaml
 
+from kstep_shim._static import locate
 from kstep_shim.settings import VARIABLES, Settings, switched
 
 from .conftest import Command  # type: ignore[import-not-found]
@@ -95,16 +96,13 @@ def test_the_unit_can_be_read() -> None:
 
 
 @pytest.mark.parametrize(("name", "words"), [("with", "K=8 (the deploy YAML)"), ("without", "K=4")])
+@pytest.mark.stack
 def test_the_doctor_accepts_the_deploy_files(
     command: Command, tmp_path: Path, name: str, words: str
 ) -> None:
-    import importlib.util
-
-    spec = importlib.util.find_spec("vllm_omni")
-    if spec is None or spec.origin is None:
-        pytest.skip("their base file comes with vllm-omni")
-    base = Path(spec.origin).parent / "deploy" / "minicpmo_4_5.yaml"
-    shutil.copy(base, tmp_path)
+    vllm_omni = locate("vllm_omni")
+    assert vllm_omni is not None
+    shutil.copy(vllm_omni.parent / "deploy" / "minicpmo_4_5.yaml", tmp_path)
     deploy = shutil.copy(EXAMPLES / f"deploy_{name}_key.yaml", tmp_path)
     done = command("doctor", os.fspath(deploy), KSTEP_SHIM="1", KSTEP_SHIM_FRAMES="4")
     assert done.returncode == 0, done.stdout

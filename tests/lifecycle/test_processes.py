@@ -8,6 +8,7 @@ from .conftest import Play  # type: ignore[import-not-found]
 
 
 @pytest.mark.parametrize("method", ["spawn", "forkserver", "fork"])
+@pytest.mark.stack
 def test_children_follow_their_parent(play: Play, method: str) -> None:
     result = play(
         f"""

@@ -101,12 +101,14 @@ class TestCarrier:
         assert "nothing would arm stage 1" in (guards.carrier_problem({}) or "")
 
 
-@pytest.mark.parametrize("patch", catalog.PATCHES, ids=lambda patch: patch.name)
+@pytest.mark.parametrize("patch", catalog.every_patch(), ids=lambda patch: patch.name)
+@pytest.mark.stack
 def test_the_declared_patches_fit_the_released_files(patch: Patch) -> None:
     for declared in patch.targets:
         assert guards.static_problem(declared) is None
 
 
+@pytest.mark.stack
 def test_the_catalogue_is_read_without_the_stack() -> None:
     code = (
         "import sys; from kstep_shim import catalog, guards;"

@@ -49,6 +49,7 @@ def test_every_public_name_resolves() -> None:
         kstep_shim.nothing  # noqa: B018
 
 
+@pytest.mark.stack
 def test_install_and_uninstall_leave_the_environment_as_it_was() -> None:
     code = """
 import json, os, sys, kstep_shim
@@ -86,6 +87,7 @@ print(json.dumps([kstep_shim.status().to_dict(), raised]))
 """
 
 
+@pytest.mark.stack
 def test_the_plugin_installs_what_the_environment_says() -> None:
     (report, raised), log = run(_REGISTER, KSTEP_SHIM="1", KSTEP_SHIM_FRAMES="4")
     assert (report["active"], report["frames"], report["source"]) == (True, 4, "environment")
