@@ -68,25 +68,26 @@ def payload_lists(
     frames: int, speeches: Sequence[Speech], lags: Sequence[int]
 ) -> dict[tuple[Speech, int], list[Any]]:
     """What arrives for each speech at K = `frames`, with the sender that many steps behind."""
-    bench = _bench(frames)
+    bench = make_bench(frames)
     found = {}
     for lag in lags:
         sender = Sender(bench.scheduler.chunk_transfer_adapter, lag)
         for number, speech in enumerate(speeches):
             name = f"v{lag}-{number}"
-            found[speech, lag] = _serve(bench, sender, speech, frames, lag, name)
+            found[speech, lag] = serve_one(bench, sender, speech, frames, lag, name)
     return found
 
 
 def one_name_twice(frames: int) -> list[Any]:
     """What arrives for a client that left after 21 tokens and came back under the same name."""
-    bench = _bench(frames)
+    bench = make_bench(frames)
     sender = Sender(bench.scheduler.chunk_transfer_adapter, 0)
     visits = (Speech(21, "abort"), Speech(60, "codec end"))
-    return [_serve(bench, sender, speech, frames, 0, "again") for speech in visits]
+    return [serve_one(bench, sender, speech, frames, 0, "again") for speech in visits]
 
 
-def _bench(frames: int) -> Bench:
+def make_bench(frames: int) -> Bench:
+    """A scheduler that runs `frames` per step, with the shim if that is more than one."""
     prepare_environment()
     import torch  # noqa: F401
 
@@ -101,9 +102,10 @@ def _bench(frames: int) -> Bench:
     )
 
 
-def _serve(
-    bench: Bench, sender: Sender, speech: Speech, frames: int, behind: int, name: str
+def serve_one(
+    bench: Bench, sender: Any, speech: Speech, frames: int, behind: int, name: str
 ) -> list[Any]:
+    """What arrives for one speech; `sender` sends after each step."""
     from vllm.v1.request import RequestStatus
 
     scheduler = bench.scheduler
@@ -128,7 +130,7 @@ def _serve(
         bench.draft({name: frames - 1} if frames > 1 else {})
     for _ in range(behind):
         arrived += sender.after_step().get(name, [])
-    return [_anonymous(payload, name) for payload in arrived]
+    return [anonymous(payload, name) for payload in arrived]
 
 
 def _update(
@@ -156,11 +158,12 @@ def _update(
     )
 
 
-def _anonymous(value: Any, name: str) -> Any:
+def anonymous(value: Any, name: str) -> Any:
+    """A payload in which every request has the same name."""
     if isinstance(value, dict):
-        return {key: _anonymous(item, name) for key, item in value.items()}
+        return {key: anonymous(item, name) for key, item in value.items()}
     if isinstance(value, list):
-        return [_anonymous(item, name) for item in value]
+        return [anonymous(item, name) for item in value]
     if isinstance(value, str):
         return value.replace(external_id(name), "#").replace(name, "#")
     return value
