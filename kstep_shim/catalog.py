@@ -22,6 +22,7 @@ _PATCH_MODULES: tuple[str, ...] = (
     "talker",
     "output_limits",
     "model_forward",
+    "one_query",
     "min_tokens",
     "verify",
     "parse_output",

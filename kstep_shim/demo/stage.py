@@ -67,10 +67,7 @@ def capture_sizes(shape: StageShape) -> list[int]:
     if shape.capture_sizes:
         return list(shape.capture_sizes)
     rows = range(1, shape.max_num_seqs + 1)
-    wide = {count * shape.frames for count in rows}
-    if shape.mode is GraphMode.FULL_DECODE_ONLY:
-        return sorted(wide)
-    return sorted(wide | set(rows))
+    return sorted({count * shape.frames for count in rows} | set(rows))
 
 
 def engine_arguments(shape: StageShape) -> dict[str, Any]:

@@ -56,8 +56,8 @@ def begin_narrow_step(
     Parameters
     ----------
     runner : Any
-        Model runner. ``captured_one_query(rows)`` is asked for the graph captured for exactly
-        that many requests; a runner without the method has none.
+        Model runner. ``captured_one_query(rows, frames)`` is asked for the graph captured for that
+        many requests, see `OneQueryGraph`; a runner without the method has none.
     forward_context : Any
         The step's forward context; its ``attn_metadata`` holds the K-wide slots and lengths.
     frames : int
@@ -87,6 +87,8 @@ def begin_narrow_step(
             narrow.saved_context[name] = getattr(forward_context, name)
         for name, value in narrow.graph.context.items():
             setattr(forward_context, name, value)
+        for buffer, value in narrow.graph.constants:
+            buffer.copy_(value)
     except _DeclinedError as reason:
         notices.notify(f"narrow: {reason}", f"one-query replay declined: {reason}", level=20)
         return None
@@ -117,7 +119,7 @@ def _prepare(
     ]:
         raise _DeclinedError("spans are not one uniform block")
     captured = getattr(runner, "captured_one_query", None)
-    graph: OneQueryGraph | None = captured(rows) if callable(captured) else None
+    graph: OneQueryGraph | None = captured(rows, frames) if callable(captured) else None
     if graph is None:
         raise _DeclinedError(f"no one-query graph captured for {rows} requests")
     tokens = rows * frames
@@ -142,7 +144,8 @@ def _prepare(
         seq_lens=graph_lengths,
         step_slots=slots[:tokens].view(rows, frames).clone(),
         step_positions=positions[:tokens].view(rows, frames).clone(),
-        step_seq_lens=lengths[:rows, None] + back,
+        # vllm-ascend has the lengths on the host: one upload here, not one per frame.
+        step_seq_lens=(lengths[:rows, None] + back).to(graph_lengths.device),
         step_embeds=step_embeds,
         spans=list(spans),
         graph=graph,
@@ -152,6 +155,7 @@ def _prepare(
                 (buffer[:rows], buffer[:rows].clone())
                 for buffer in (graph_slots, positions, graph_lengths)
             ),
+            *((buffer, buffer.clone()) for buffer, _ in graph.constants),
         ],
     )
 

@@ -7,7 +7,7 @@ the KV slot and the length of each request. The block table stays put for the wh
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
@@ -17,7 +17,9 @@ from kstep_shim.frames.spans import Span
 
 
 class OneQueryGraph(Protocol):
-    """A captured graph with one query per request, as ``runner.captured_one_query(rows)`` gives it.
+    """A captured graph with one query per request, in one step.
+
+    What ``runner.captured_one_query(rows, frames)`` gives.
 
     Attributes
     ----------
@@ -26,14 +28,26 @@ class OneQueryGraph(Protocol):
     context : Mapping[str, Any]
         Forward-context attributes to hold while the graph is replayed: its batch descriptor and
         runtime mode, and the attention metadata where the replay takes host lists from it.
+    constants : sequence of (Tensor, Tensor)
+        Further buffers that the graph reads, each with what it holds for the whole step, padding
+        rows among them.
     """
 
-    slot_mapping: Tensor
-    seq_lens: Tensor
-    context: Mapping[str, Any]
+    @property
+    def slot_mapping(self) -> Tensor: ...
+    @property
+    def seq_lens(self) -> Tensor: ...
+    @property
+    def context(self) -> Mapping[str, Any]: ...
+    @property
+    def constants(self) -> Sequence[tuple[Tensor, Tensor]]: ...
 
     def before_replay(self, frame: int) -> None:
-        """Re-issue what the graph takes from the host, for frame `frame`; often nothing."""
+        """Set what the graph's replay for frame `frame` takes from elsewhere; often nothing."""
+        ...
+
+    def after_step(self) -> None:
+        """Undo what `before_replay` did, once the buffers hold the K-wide layout again."""
         ...
 
 
@@ -98,6 +112,9 @@ def end_narrow_step(forward_context: Any, narrow: NarrowStep | None) -> None:
     for name, value in narrow.saved_context.items():
         setattr(forward_context, name, value)
     narrow.saved_context.clear()
+    if not narrow.saved_buffers:
+        return
     for buffer, before in narrow.saved_buffers:
         buffer.copy_(before)
     narrow.saved_buffers.clear()
+    narrow.graph.after_step()

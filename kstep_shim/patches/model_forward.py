@@ -106,9 +106,8 @@ def _run(runner: Any, frames: int, extras: dict[str, Any], call: _Call) -> Any:
         inputs_embeds=call.inputs["inputs_embeds"],
         spans=spans,
     )
-    run_model, after_forward = _forward(
-        runner, context, extras, call, None if narrow is None else narrow.rows
-    )
+    counters().increment("steps_narrow", narrow is not None)
+    run_model, after_forward = _forward(runner, context, extras, call)
     try:
         output = run(
             model=runner.get_model(),
@@ -132,13 +131,15 @@ def _run(runner: Any, frames: int, extras: dict[str, Any], call: _Call) -> Any:
 
 
 def _forward(
-    runner: Any, context: Any, extras: dict[str, Any], call: _Call, narrow_rows: int | None
+    runner: Any, context: Any, extras: dict[str, Any], call: _Call
 ) -> tuple[Callable[[], Any], Callable[[], None]]:
     """One forward, and what follows it; on an NPU graphs get their parameters around each one."""
     forward = partial(runner.model, **call.inputs, **call.model_kwargs, **extras)
     if call.padded_tokens is None:
         return forward, _nothing
-    tokens = call.padded_tokens if narrow_rows is None else narrow_rows
+    # A narrow step has put its own graph there.
+    descriptor = context.batch_descriptor
+    tokens = call.padded_tokens if descriptor is None else descriptor.num_tokens
     update = partial(runner._update_full_graph_params_if_needed, context, tokens)
     if not runner.enable_enpu:
         return forward, update
@@ -208,14 +209,6 @@ PATCH = Patch(
             ),
             wrapper=run_frames_on_cuda,
             platform="cuda",
-        ),
-        Target(
-            distribution="vllm-ascend",
-            module="vllm_ascend.worker.model_runner_v1",
-            qualname="NPUModelRunner._update_full_graph_params_if_needed",
-            parameters=("self", "forward_context", "num_tokens_padded"),
-            kind=Kind.RELIED_ON,
-            platform="npu",
         ),
         Target(
             distribution="vllm-omni",

@@ -29,14 +29,17 @@ class Step:
         monkeypatch.setattr(torch, "npu", None, raising=False)
         # The graph's slots alias the step's, its lengths are a buffer of their own.
         self.slots = torch.arange(8) + 50
+        self.starts = torch.tensor([0, 3, 6])
         self.graph: Any = SimpleNamespace(
             slot_mapping=self.slots,
             seq_lens=torch.tensor([1, 1, 1], dtype=torch.int32),
             context={"cudagraph_runtime_mode": "FULL", "batch_descriptor": "one query"},
+            constants=[(self.starts, torch.tensor([0, 1, 2]))],
             before_replay=lambda frame: self.replayed.append(frame),
+            after_step=lambda: self.replayed.append("after"),
         )
-        self.replayed: list[int] = []
-        self.asked: list[int] = []
+        self.replayed: list[object] = []
+        self.asked: list[tuple[int, int]] = []
         metadata = SimpleNamespace(
             slot_mapping=self.slots, seq_lens=torch.tensor([10, 20], dtype=torch.int32)
         )
@@ -56,8 +59,8 @@ class Step:
         }
         self.notices = Notices()
 
-    def captured(self, rows: int) -> Any:
-        self.asked.append(rows)
+    def captured(self, rows: int, frames: int) -> Any:
+        self.asked.append((rows, frames))
         return self.graph
 
     def begin(self, **changes: Any) -> NarrowStep | None:
@@ -70,6 +73,7 @@ class Step:
 
     def snapshot(self) -> list[Any]:
         buffers = (
+            self.starts,
             self.slots,
             self.graph.seq_lens,
             self.arguments["positions"],
@@ -102,13 +106,14 @@ def test_tables_of_a_successful_begin(step: Step) -> None:
         "FULL",
         "one query",
     )
-    assert step.asked == [2]
+    assert step.asked == [(2, 3)]
 
 
 def test_begin_moves_no_buffer(step: Step) -> None:
-    before = step.snapshot()[:4]
+    before = step.snapshot()[1:5]
     step.begin()
-    assert step.snapshot()[:4] == before
+    assert step.snapshot()[1:5] == before
+    assert step.starts.tolist() == [0, 1, 2]
 
 
 def test_select_changes_the_first_rows_only(step: Step) -> None:
@@ -133,9 +138,10 @@ def test_end_leaves_what_a_wide_step_leaves(step: Step) -> None:
         narrow.keep_embeddings(frame)
     end_narrow_step(step.context, narrow)
     after = step.snapshot()
-    assert after[:3] == before[:3]
-    assert after[4:] == before[4:]
+    assert after[:4] == before[:4]
+    assert after[5:] == before[5:]
     assert embeds[:, 0].tolist() == [100, 101, 102, 200, 201, 202, 12, 14]
+    assert step.replayed == [0, 1, 2, "after"]
 
 
 def test_end_after_an_exception_restores_too(step: Step) -> None:
@@ -149,8 +155,8 @@ def test_end_after_an_exception_restores_too(step: Step) -> None:
     narrow.select(1)
     end_narrow_step(step.context, narrow)
     after = step.snapshot()
-    assert after[:3] == before[:3]
-    assert after[4:] == before[4:]
+    assert after[:4] == before[:4]
+    assert after[5:] == before[5:]
     assert first_rows[:, 0].tolist() == [0, 2, 4, 6, 8, 10, 12, 14]
 
 
@@ -164,6 +170,7 @@ def test_end_twice_and_end_of_nothing(step: Step) -> None:
     end_narrow_step(step.context, narrow)
     assert not step.slots.any()
     assert step.context.batch_descriptor == "next step"
+    assert step.replayed == ["after"]
 
 
 def _set(path: str, value: Any) -> Any:
@@ -216,7 +223,7 @@ def _metadata(**changes: Any) -> Any:
         (_set("graph.seq_lens", torch.zeros(1)), "too few graph sequence lengths"),
         (_set("graph.slot_mapping", None), "no graph slot mapping"),
         (_set("graph.context", {"no_such_attribute": 1}), "no_such_attribute"),
-        (_set("runner.captured_one_query", lambda rows: 1 // 0), "ZeroDivisionError"),
+        (_set("runner.captured_one_query", lambda rows, frames: 1 // 0), "ZeroDivisionError"),
     ],
 )
 def test_a_missing_precondition_declines_and_touches_nothing(

@@ -131,10 +131,15 @@ class ToyGraph:
     def __init__(self, engine: ToyEngine, rows: int) -> None:
         self.slot_mapping, self.seq_lens = engine.slots, engine.seq_lens
         self.context = {"cudagraph_runtime_mode": "FULL", "batch_descriptor": ("one-query", rows)}
+        self.constants: list[tuple[Tensor, Tensor]] = []
         self.selected: list[int] = []
+        self.steps_ended = 0
 
     def before_replay(self, frame: int) -> None:
         self.selected.append(frame)
+
+    def after_step(self) -> None:
+        self.steps_ended += 1
 
 
 class ToyEngine:
@@ -168,7 +173,7 @@ class ToyEngine:
         self.context: Any = None
         self.input_batch: Any = None
 
-    def captured_one_query(self, rows: int) -> ToyGraph | None:
+    def captured_one_query(self, rows: int, frames: int) -> ToyGraph | None:
         return self.graphs.setdefault(rows, ToyGraph(self, rows)) if self.narrow else None
 
     def attend(self, row: int, slot: int, position: int, base: int, visible: int) -> Tensor:

@@ -11,7 +11,6 @@ def update_before_replay() -> None:
 
     build = NPUModelRunner.__init__
     execute = NPUARModelRunner.execute_model
-    update = NPUARModelRunner._update_full_graph_params_if_needed
     call = ACLGraphWrapper.__call__
     serving: list[bool] = []
     updates: list[bool] = []
@@ -25,7 +24,7 @@ def update_before_replay() -> None:
         return execute(runner, *args, **kwargs)
 
     def updating(runner, context, tokens):
-        update(runner, context, tokens)
+        NPUModelRunner._update_full_graph_params_if_needed(runner, context, tokens)
         updates.append(context.cudagraph_runtime_mode.name == "FULL")
 
     def calling(wrapper, *args, **kwargs):
