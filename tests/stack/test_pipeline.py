@@ -67,6 +67,17 @@ def test_k_from_the_yaml(miniature: Miniature, baseline: dict[str, Any], tmp_pat
     assert_engaged(status)
 
 
+def test_uninstalled_is_never_installed(
+    miniature: Miniature, baseline: dict[str, Any], tmp_path: Path
+) -> None:
+    status = tmp_path / "status"
+    deploy = miniature.deploy("undone", async_scheduling=False)
+    environ = {"KSTEP_SHIM_STATUS_DIR": str(status)}
+    spoken = miniature.speak(OFF, deploy, tmp_path, program="support.undone", **environ)
+    assert_same(spoken, baseline)
+    assert not status.exists(), "no process was armed"
+
+
 def test_a_server_answers_the_openai_client(miniature: Miniature, tmp_path: Path) -> None:
     answers = {}
     for name, way, environ in (

@@ -56,13 +56,21 @@ class Miniature:
         path.write_text(yaml.safe_dump(deployment(**talker)))
         return path
 
-    def speak(self, way: Way, deploy: Path, directory: Path, **environ: str) -> dict[str, Any]:
+    def speak(
+        self,
+        way: Way,
+        deploy: Path,
+        directory: Path,
+        program: str = "kstep_shim.demo.pipeline",
+        **environ: str,
+    ) -> dict[str, Any]:
         """Answer the standard prompts through ``Omni``."""
         import torch
 
         result, log = directory / "spoken.pt", directory / "log"
-        program = ["-m", "kstep_shim.demo.pipeline", self.checkpoint, deploy, result]
-        process = start(way, list(map(str, program)), log, path=[str(self.site)], **environ)
+        command = ["-m", program, self.checkpoint, deploy, result]
+        path = [str(self.site), str(Path(__file__).parents[1])]
+        process = start(way, list(map(str, command)), log, path=path, **environ)
         out, _ = process.communicate(timeout=START_TIMEOUT_S)
         assert process.returncode == 0, (out + log.read_text())[-5000:]
         spoken: dict[str, Any] = torch.load(result)
