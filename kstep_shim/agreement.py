@@ -10,6 +10,10 @@ from kstep_shim.declaration import Side, State
 from kstep_shim.report import Report
 
 _BROKEN = (State.REFUSED, State.DISPLACED)
+_NO_REPORT = (
+    "no process has written a report: stage 1 has not come up yet, or KSTEP_SHIM=1 and this "
+    "KSTEP_SHIM_STATUS_DIR were not in its environment"
+)
 
 
 @dataclass(frozen=True)
@@ -66,7 +70,7 @@ def judge(reports: Sequence[Report]) -> Agreement:
     running = tuple(report for report in reports if is_running(report.pid))
     judged = running or tuple(reports)
     if not judged:
-        return Agreement((), ("no process has written a report",), 1)
+        return Agreement((), (_NO_REPORT,), 1)
     problems = [
         f"pid {report.pid} ({report.role or 'no role'}) is not active: {report.reason}"
         for report in judged

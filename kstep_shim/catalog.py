@@ -71,7 +71,8 @@ def find(name: str, catalogue: Iterable[Patch] | None = None) -> Patch:
     if name not in known:
         raise KStepError(
             f"there is no patch called {name!r}: KSTEP_SHIM_DISABLE and Settings.disable take "
-            f"{', '.join(known) or 'no name at all'}"
+            f"{', '.join(known) or 'no name at all'}",
+            usage=True,
         )
     return known[name]
 

@@ -1,6 +1,8 @@
 """The command ``kstep-shim``.
 
-Exit codes: 0 = as wanted, 1 = a check failed, 2 = wrong usage; ``run`` exits as its command does.
+Exit codes, decided here for all commands: 0 = as wanted; 1 = a check failed or something refused;
+2 = wrong usage, that is an option, a file or directory, or a ``KSTEP_SHIM_*`` variable that cannot
+be used. ``run`` exits as its command does, and to ``doctor`` a bad variable is a failed check.
 """
 
 from __future__ import annotations
@@ -12,7 +14,7 @@ from typing import TYPE_CHECKING
 
 from kstep_shim import __version__
 from kstep_shim.errors import KStepError
-from kstep_shim.settings import MAX_FRAMES
+from kstep_shim.variables import MAX_FRAMES
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -27,8 +29,8 @@ def main(argv: Sequence[str] | None = None) -> int:
     try:
         return int(module.run(arguments))
     except KStepError as error:
-        sys.stderr.write(f"kstep-shim: {error}\n")
-        return 1
+        sys.stderr.write(f"kstep-shim {arguments.command}: {error}\n")
+        return 2 if error.usage else 1
 
 
 def build_parser() -> argparse.ArgumentParser:

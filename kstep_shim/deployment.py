@@ -79,16 +79,26 @@ def read_deployment(path: str | Path, platform: str = "npu") -> Deployment:
     KStepError
         The file, or one that it is based on, cannot be read or is not a deploy YAML.
     """
-    raw = _resolve(Path(path))
+    try:
+        return _deployment(Path(path), platform)
+    except (AttributeError, KeyError, TypeError, ValueError) as error:
+        # Something is a list, a number or missing where a deploy YAML has a mapping.
+        raise KStepError(f"{path} is not a deploy YAML: {error!r}", usage=True) from error
+
+
+def _deployment(path: Path, platform: str) -> Deployment:
+    raw = _resolve(path)
     stages = raw.get("stages")
     if not isinstance(stages, list) or not all(isinstance(entry, dict) for entry in stages):
-        raise KStepError(f"{path} is not a deploy YAML: expected a list of stages under 'stages'")
+        raise KStepError(
+            f"{path} is not a deploy YAML: expected a list of stages under 'stages'", usage=True
+        )
     section = (raw.get("platforms") or {}).get(platform) or {}
     overrides = {entry["stage_id"]: entry for entry in section.get("stages") or []}
     wide = {name: raw[name] for name in _PIPELINE_WIDE if raw.get(name) is not None}
     connectors = raw.get("connectors") or {}
     return Deployment(
-        path=Path(path),
+        path=path,
         pipeline=raw.get("pipeline"),
         stages=tuple(
             _stage(entry, overrides.get(entry["stage_id"], {}), wide, connectors)
@@ -130,8 +140,11 @@ def _resolve(path: Path, seen: tuple[Path, ...] = ()) -> dict[str, Any]:
         return raw
     base_path = (path.parent / base_name).resolve()
     if base_path in seen:
-        raise KStepError(f"{path}: base_config leads back to {base_path}")
-    base = _resolve(base_path, (*seen, base_path))
+        raise KStepError(f"{path}: base_config leads back to {base_path}", usage=True)
+    try:
+        base = _resolve(base_path, (*seen, base_path))
+    except KStepError as error:
+        raise KStepError(f"{path}: its base_config: {error}", usage=True) from error
     platforms = {
         name: {"stages": _merge_stages(_section(base, name), _section(raw, name))}
         for name in {*(base.get("platforms") or {}), *(raw.get("platforms") or {})}
@@ -163,7 +176,7 @@ def _load(path: Path) -> dict[str, Any]:
     try:
         raw = yaml.safe_load(path.read_text(encoding="utf-8"))
     except (OSError, UnicodeDecodeError, yaml.YAMLError) as error:
-        raise KStepError(f"the deploy YAML {path} cannot be read: {error}") from error
+        raise KStepError(f"the deploy YAML {path} cannot be read: {error}", usage=True) from error
     if not isinstance(raw, dict):
-        raise KStepError(f"{path} is not a deploy YAML: expected a mapping at the top")
+        raise KStepError(f"{path} is not a deploy YAML: expected a mapping at the top", usage=True)
     return raw

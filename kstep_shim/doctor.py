@@ -9,13 +9,20 @@ from dataclasses import asdict, dataclass
 from enum import StrEnum
 from typing import Any
 
-from kstep_shim import guards
+from kstep_shim import guards, variables
 from kstep_shim.catalog import patches, select
-from kstep_shim.deployment import Deployment
+from kstep_shim.deployment import DeployedStage, Deployment
 from kstep_shim.errors import KStepError
 from kstep_shim.frames import stage
-from kstep_shim.launching import BOOTSTRAP, RAY_PREFIX, RAY_PREFIXES, split_list
-from kstep_shim.settings import SWITCH, Settings, resolve_frames, switched
+from kstep_shim.launching import (
+    BOOTSTRAP,
+    RAY_COPIES_ALL,
+    RAY_PREFIX,
+    RAY_PREFIXES,
+    split_list,
+)
+from kstep_shim.settings import Settings, resolve_frames
+from kstep_shim.variables import SWITCH, switched
 
 PLATFORM_GROUP = "vllm.platform_plugins"
 
@@ -51,13 +58,13 @@ def examine(environ: Mapping[str, str], deployment: Deployment | None = None) ->
     deployment
         What it would be started with, as `kstep_shim.deployment.read_deployment` returns it.
     """
-    yield from _versions(environ)
-    settings, check = _settings(environ)
-    yield check
-    yield from _carriers(environ)
-    yield from _patch_points(settings)
+    settings, setting = _settings(environ)
+    unknown = [Check("variables", Verdict.WARN, text) for text in variables.unknown(environ)]
+    found = [*_versions(environ), setting, *unknown, *_carriers(environ), *_patch_points(settings)]
+    yield from found
     if deployment is not None:
-        yield from _stages(deployment, environ, settings)
+        failed = next((check for check in found if check.verdict is Verdict.FAIL), None)
+        yield from _stages(deployment, environ, failed)
 
 
 def _versions(environ: Mapping[str, str]) -> Iterator[Check]:
@@ -95,28 +102,40 @@ def _settings(environ: Mapping[str, str]) -> tuple[Settings, Check]:
 
 def _carriers(environ: Mapping[str, str]) -> Iterator[Check]:
     problem = guards.carrier_problem(environ)
+    allowed = guards.allowed_plugins(environ)
+    kept_out = allowed is not None and guards.PLUGIN_NAME not in allowed
     reason = problem or f"entry point {guards.PLUGIN_GROUP}: {guards.PLUGIN_NAME}"
-    allowed = environ.get("VLLM_PLUGINS")
-    if problem is None and allowed is not None and guards.PLUGIN_NAME not in split_list(allowed):
+    if problem is None and kept_out:
         reason = f"the bootstrap directory {BOOTSTRAP} on PYTHONPATH"
     yield Check("stages are armed by", Verdict.FAIL if problem else Verdict.PASS, reason)
     if allowed is not None:
-        platforms = {e.name for e in importlib.metadata.entry_points(group=PLATFORM_GROUP)}
-        lost = sorted(platforms - set(split_list(allowed)))
-        reason = f"VLLM_PLUGINS={allowed} also filters out the platform {', '.join(lost)}: add it"
-        kept = f"VLLM_PLUGINS={allowed} lets everything through that is needed"
-        yield Check(
-            "VLLM_PLUGINS", Verdict.WARN if lost else Verdict.PASS, reason if lost else kept
-        )
+        yield _plugins(environ["VLLM_PLUGINS"], allowed, needs_ours=problem is not None)
     if guards.installed_version("ray") is not None:
-        copied = any(RAY_PREFIX.startswith(p) for p in split_list(environ.get(RAY_PREFIXES)))
-        reason = (
-            f"{RAY_PREFIXES} covers the settings"
-            if copied
-            else f"Ray workers do not get the settings: export {RAY_PREFIXES}={RAY_PREFIX} (no "
-            f"underscore at its end, or {SWITCH} itself stays behind)"
-        )
-        yield Check("Ray", Verdict.PASS if copied else Verdict.WARN, reason)
+        yield _ray(environ)
+
+
+def _plugins(text: str, allowed: list[str], *, needs_ours: bool) -> Check:
+    needed = {e.name for e in importlib.metadata.entry_points(group=PLATFORM_GROUP)}
+    lost = sorted(needed.difference(allowed))
+    if needs_ours and guards.PLUGIN_NAME not in allowed:
+        lost.append(guards.PLUGIN_NAME)
+    if not lost:
+        return Check("VLLM_PLUGINS", Verdict.PASS, f"{text} lets everything through that is needed")
+    verdict = Verdict.FAIL if guards.PLUGIN_NAME in lost else Verdict.WARN
+    return Check("VLLM_PLUGINS", verdict, f"{text} filters out {' and '.join(lost)}: add it")
+
+
+def _ray(environ: Mapping[str, str]) -> Check:
+    if environ.get(RAY_COPIES_ALL, "1") != "0":
+        return Check("Ray", Verdict.PASS, "vLLM's Ray executor copies the whole environment")
+    if any(RAY_PREFIX.startswith(prefix) for prefix in split_list(environ.get(RAY_PREFIXES))):
+        return Check("Ray", Verdict.PASS, f"{RAY_PREFIXES} covers the settings")
+    return Check(
+        "Ray",
+        Verdict.WARN,
+        f"with {RAY_COPIES_ALL}=0, Ray workers do not get the settings: export "
+        f"{RAY_PREFIXES}={RAY_PREFIX} (no underscore at its end, or {SWITCH} itself stays behind)",
+    )
 
 
 def _patch_points(settings: Settings) -> Iterator[Check]:
@@ -131,7 +150,7 @@ def _patch_points(settings: Settings) -> Iterator[Check]:
 
 
 def _stages(
-    deployment: Deployment, environ: Mapping[str, str], settings: Settings
+    deployment: Deployment, environ: Mapping[str, str], failed: Check | None
 ) -> Iterator[Check]:
     talker = deployment.talker
     if talker is None:
@@ -140,6 +159,12 @@ def _stages(
     for entry in deployment.stages:
         if entry is not talker:
             yield Check(f"stage {entry.stage_id}", Verdict.PASS, "not touched")
+    yield from _talker(talker, environ, failed)
+
+
+def _talker(
+    talker: DeployedStage, environ: Mapping[str, str], failed: Check | None
+) -> Iterator[Check]:
     try:
         on = switched(environ)
         frames, source = resolve_frames(environ=environ)
@@ -149,17 +174,21 @@ def _stages(
     if not on and arguments.speculative_config:
         yield Check(
             "stage 1",
-            Verdict.WARN,
+            Verdict.FAIL,
             "speculative_config without the shim: the stock stack crashes at the first drafted "
-            "step; switch the shim on or take the key out",
+            f"step; set {SWITCH}=1 (here as well, if the launcher calls install()), or take the "
+            "key out",
         )
         return
     if on is False:
         yield Check("stage 1", Verdict.PASS, "one frame per step: the shim is vetoed")
         return
     plan = stage.plan_stage(arguments, frames, source)
-    if plan.refusal is not None:
-        yield Check("stage 1", Verdict.FAIL, f"one frame per step: {plan.refusal}")
+    refusal = plan.refusal
+    if refusal is None and plan.frames > 1 and failed is not None:
+        refusal = f"{failed.name}: {failed.reason}"
+    if refusal is not None:
+        yield Check("stage 1", Verdict.FAIL, f"one frame per step: {refusal}")
         return
     replicas = f", {talker.replicas} replicas" if talker.replicas > 1 else ""
     switch = "" if on else ", once the shim is on"

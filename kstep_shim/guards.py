@@ -126,6 +126,12 @@ def static_patch_problem(patch: Patch) -> str | None:
     return next((problem for target in present if (problem := static_problem(target))), None)
 
 
+def allowed_plugins(environ: Mapping[str, str]) -> list[str] | None:
+    """Return the names that ``VLLM_PLUGINS`` lets through, as vLLM reads it: spaces count."""
+    allowed = environ.get("VLLM_PLUGINS")
+    return None if allowed is None else allowed.split(",")
+
+
 def carrier_problem(environ: Mapping[str, str], bootstrap: Path | None = None) -> str | None:
     """Say why no spawned process would be armed: neither the plugin nor the bootstrap gets there.
 
@@ -140,8 +146,8 @@ def carrier_problem(environ: Mapping[str, str], bootstrap: Path | None = None) -
         group=PLUGIN_GROUP
     )
     discoverable = any(entry_point.name == PLUGIN_NAME for entry_point in entry_points)
-    allowed = environ.get("VLLM_PLUGINS")
-    filtered = allowed is not None and PLUGIN_NAME not in allowed.split(",")
+    allowed = allowed_plugins(environ)
+    filtered = allowed is not None and PLUGIN_NAME not in allowed
     if discoverable and not filtered:
         return None
     directory = (bootstrap or Path(__file__).parent / "bootstrap").resolve()
@@ -150,7 +156,10 @@ def carrier_problem(environ: Mapping[str, str], bootstrap: Path | None = None) -
     if honoured and any(entry and Path(entry).resolve() == directory for entry in entries):
         return None
     if filtered:
-        return f"VLLM_PLUGINS={allowed} keeps the plugin out of stage 1: add {PLUGIN_NAME} to it"
+        return (
+            f"VLLM_PLUGINS={environ['VLLM_PLUGINS']} keeps the plugin out of stage 1: add "
+            f"{PLUGIN_NAME} to it"
+        )
     return (
         f"nothing would arm stage 1: the entry point {PLUGIN_GROUP}: {PLUGIN_NAME} is not "
         "installed here, and the bootstrap directory is not in effect (use `kstep-shim run`)"

@@ -8,14 +8,17 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Final
 
-from kstep_shim.guards import PLUGIN_NAME
-from kstep_shim.settings import DEFAULT_FRAMES, SWITCH, Settings
+from kstep_shim.guards import PLUGIN_NAME, allowed_plugins
+from kstep_shim.settings import DEFAULT_FRAMES, Settings
+from kstep_shim.variables import SWITCH
 
 BOOTSTRAP: Final = Path(__file__).parent / "bootstrap"
-#: vLLM copies the variables with these prefixes to Ray workers. KSTEP_SHIM itself has no
-#: underscore after it, so a prefix that ends in one would leave the switch behind.
+#: vLLM's first Ray executor copies the variables with these prefixes to its workers (the second,
+#: which is the default, copies all). KSTEP_SHIM itself has no underscore after it, so a prefix
+#: that ends in one would leave the switch behind.
 RAY_PREFIXES: Final = "VLLM_RAY_EXTRA_ENV_VAR_PREFIXES_TO_COPY"
 RAY_PREFIX: Final = SWITCH
+RAY_COPIES_ALL: Final = "VLLM_USE_RAY_V2_EXECUTOR_BACKEND"
 
 
 def split_list(text: str | None) -> list[str]:
@@ -67,9 +70,9 @@ def launch_environment(
         for name, value in settings.to_environ().items()
         if value is not None and (name == SWITCH or value != defaults[name])
     }
-    allowed = environ.get("VLLM_PLUGINS")
-    if allowed is not None and PLUGIN_NAME not in split_list(allowed):
-        wanted["VLLM_PLUGINS"] = ",".join([*split_list(allowed), PLUGIN_NAME])
+    allowed = allowed_plugins(environ)
+    if allowed is not None and PLUGIN_NAME not in allowed:
+        wanted["VLLM_PLUGINS"] = ",".join([*filter(None, allowed), PLUGIN_NAME])
     if bootstrap:
         wanted["PYTHONPATH"] = _with_bootstrap(environ.get("PYTHONPATH", ""))
     if ray:

@@ -6,9 +6,10 @@ import logging
 import threading
 from collections.abc import Mapping, MutableMapping
 from dataclasses import replace
+from multiprocessing import parent_process
 from types import ModuleType
 
-from kstep_shim import catalog, guards
+from kstep_shim import catalog, guards, variables
 from kstep_shim._logging import LOGGER
 from kstep_shim.binding import WrapperFactory
 from kstep_shim.counters import Counters, counters
@@ -17,7 +18,7 @@ from kstep_shim.errors import KStepError
 from kstep_shim.importing import ModuleWatcher, RegisterHook
 from kstep_shim.installation import Installation
 from kstep_shim.report import PatchRecord, Report
-from kstep_shim.settings import Settings, resolve_frames, switched
+from kstep_shim.settings import Settings, resolve_frames
 
 NOT_INSTALLED = "not installed"
 
@@ -89,7 +90,7 @@ class Lifecycle:
         """See `kstep_shim.install`."""
         catalogue = self._catalogue()  # Imports modules, so not under the lock.
         with self._lock:
-            if self._installation is None and switched(self._environ) is False:
+            if self._installation is None and variables.switched(self._environ) is False:
                 self._reason = "KSTEP_SHIM=0 in the environment"
                 return self.status()
             resolved, source = self._resolve(settings, frames)
@@ -101,6 +102,8 @@ class Lifecycle:
                     )
                 return self.status()
             installation = self._begin(resolved, source, catalogue)
+            for warning in variables.unknown(self._environ) if parent_process() is None else ():
+                LOGGER.warning("kstep_shim: %s", warning)
             try:
                 problem = installation.early_problem(self._tested) or self._apply(installation)
                 if problem is None:
@@ -162,7 +165,8 @@ class Lifecycle:
             if self._last is not None:
                 records = self._last.ledger.records(catalogue)
             else:
-                records = tuple(PatchRecord(patch.name, State.DISABLED) for patch in catalogue)
+                off, why = State.DISABLED, self._reason
+                records = tuple(PatchRecord(patch.name, off, why) for patch in catalogue)
             totals = self.counters.snapshot()
             return Report(False, self._reason, 1, "inactive", records, totals)
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -136,8 +136,21 @@ def write(report: Report, directory: str) -> None:
         LOGGER.warning("kstep_shim: the report cannot be written: %s", error)
 
 
-def read_directory(directory: str | os.PathLike[str]) -> tuple[Report, ...]:
+def _warn(text: str) -> None:
+    LOGGER.warning("kstep_shim: %s", text)
+
+
+def read_directory(
+    directory: str | os.PathLike[str], complain: Callable[[str], object] = _warn
+) -> tuple[Report, ...]:
     """Return the reports that processes left in a directory, by pid; others' files are skipped.
+
+    Parameters
+    ----------
+    directory
+        Where to look.
+    complain
+        Told of each file that should be a report and is none.
 
     Raises
     ------
@@ -149,8 +162,11 @@ def read_directory(directory: str | os.PathLike[str]) -> tuple[Report, ...]:
         if path.suffix == ".json" and path.stem.isdecimal():
             try:
                 reports.append(Report.from_dict(json.loads(path.read_text(encoding="utf-8"))))
-            except (KeyError, TypeError, ValueError) as error:
-                LOGGER.warning("kstep_shim: %s is not a report: %s", path, error)
+            except (AttributeError, KeyError, TypeError, ValueError) as error:
+                complain(
+                    f"{path} is not a report ({error!r}): damaged, or written by another version; "
+                    "it can be deleted"
+                )
     return tuple(sorted(reports, key=lambda report: report.pid))
 
 

@@ -20,13 +20,18 @@ def print_line(text: str) -> None:
     sys.stdout.write(text + "\n")
 
 
+def print_note(text: str) -> None:
+    """Print one line that no script reads, on standard error."""
+    sys.stderr.write(f"kstep-shim: {text}\n")
+
+
 def print_table(title: str, columns: Sequence[str], rows: Iterable[Sequence[object]]) -> None:
     """Print a table; a cell that says pass, warn or fail is coloured."""
     from rich.console import Console
     from rich.table import Table
     from rich.text import Text
 
-    table = Table(title=title, title_justify="left")
+    table = Table()
     for column in columns:
         table.add_column(column, overflow="fold")
     for row in rows:
@@ -35,4 +40,5 @@ def print_table(title: str, columns: Sequence[str], rows: Iterable[Sequence[obje
     console = Console()
     if not console.is_terminal:
         console.width = 160  # A log has no edge, and reasons should stay on their line.
+    console.print(Text(title))  # As the table's own title it would be folded to a narrow table.
     console.print(table)

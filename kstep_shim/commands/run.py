@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import os
-import sys
 from typing import TYPE_CHECKING
 
+from kstep_shim.commands.output import print_note
 from kstep_shim.launching import launch_environment
-from kstep_shim.settings import switched
+from kstep_shim.variables import switched, unknown
 
 if TYPE_CHECKING:
     import argparse
@@ -24,7 +24,7 @@ def run(arguments: argparse.Namespace) -> int:
     command = arguments.command_line
     environment = dict(os.environ)
     if switched(environment) is False:
-        _say("KSTEP_SHIM=0 in the environment: starting without the shim")
+        print_note("KSTEP_SHIM=0 in the environment: starting without the shim")
     else:
         environment |= launch_environment(
             environment,
@@ -33,16 +33,13 @@ def run(arguments: argparse.Namespace) -> int:
             strict=arguments.strict,
             bootstrap=True,
         )
-    sys.stdout.flush()
+        for warning in unknown(os.environ):
+            print_note(warning)
     try:
         os.execvpe(command[0], command, environment)
     except FileNotFoundError:
-        _say(f"{command[0]}: command not found")
+        print_note(f"{command[0]}: command not found")
         return NOT_FOUND
     except OSError as error:
-        _say(f"{command[0]}: {error.strerror}")
+        print_note(f"{command[0]}: {error.strerror}")
         return NOT_EXECUTABLE
-
-
-def _say(text: str) -> None:
-    sys.stderr.write(f"kstep-shim: {text}\n")

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import os
-import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from kstep_shim.agreement import is_running, judge
 from kstep_shim.commands.output import print_json, print_line, print_table
+from kstep_shim.errors import KStepError
 from kstep_shim.report import read_directory
-from kstep_shim.settings import STATUS_DIR
+from kstep_shim.variables import STATUS_DIR
 
 if TYPE_CHECKING:
     import argparse
@@ -23,29 +23,35 @@ def run(arguments: argparse.Namespace) -> int:
     directory = arguments.directory or os.environ.get(STATUS_DIR)
     if not directory or not Path(directory).is_dir():
         what = f"{directory!r} is not a directory" if directory else "no directory given"
-        sys.stderr.write(
-            f"kstep-shim status: {what}: name the one that {STATUS_DIR} had when the deployment "
-            "was started\n"
+        raise KStepError(
+            f"{what}: name the one that {STATUS_DIR} had when the deployment was started",
+            usage=True,
         )
-        return 2
-    reports = read_directory(directory)
+    problems: list[str] = []
+    reports = read_directory(directory, problems.append)
     verdict = judge(reports)
+    problems += verdict.problems
     if arguments.json:
         processes = [{**report.to_dict(), "running": is_running(report.pid)} for report in reports]
         print_json(
             {
-                "ok": not verdict.problems,
+                "ok": not problems,
                 "frames": verdict.frames,
-                "problems": list(verdict.problems),
+                "problems": problems,
                 "processes": processes,
             }
         )
     else:
-        _print(reports, verdict.problems)
-    return 1 if verdict.problems else 0
+        if reports:
+            _print(reports)
+        for problem in problems:
+            print_line(f"problem: {problem}")
+        if not problems:
+            print_line("all processes agree")
+    return 1 if problems else 0
 
 
-def _print(reports: tuple[Report, ...], problems: tuple[str, ...]) -> None:
+def _print(reports: tuple[Report, ...]) -> None:
     print_table(
         "processes",
         ("pid", "", "role", "stage", "K", "from", "active", "why"),
@@ -71,7 +77,3 @@ def _print(reports: tuple[Report, ...], problems: tuple[str, ...]) -> None:
     if totals:
         rows = [(name, *(report.counters.get(name) for report in reports)) for name in totals]
         print_table("counters", ("", *pids), rows)
-    for problem in problems:
-        print_line(f"problem: {problem}")
-    if not problems:
-        print_line("all processes agree")

@@ -142,6 +142,8 @@ def compare_files(directory: Path, frames: int) -> Comparison:
     for name in (BASELINE, SHIMMED):
         path = directory / f"{name}.pt"
         if not path.exists():
-            raise KStepError(f"{path} does not exist: run the demo with --keep {directory} first")
+            raise KStepError(
+                f"{path} does not exist: run the demo with --keep {directory} first", usage=True
+            )
         results.append(next(iter(outcome.load(path).values())))
     return Comparison(frames, *results)

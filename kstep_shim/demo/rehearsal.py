@@ -17,7 +17,7 @@ from kstep_shim.demo.compare import Comparison
 from kstep_shim.demo.stage import ENVIRONMENT
 from kstep_shim.deployment import read_deployment
 from kstep_shim.errors import KStepError
-from kstep_shim.settings import SWITCH, VARIABLES
+from kstep_shim.variables import SWITCH, VARIABLES
 
 #: Printed with every rehearsal: it must not be taken for more than it is.
 NOT_SHOWN: Final = (
@@ -88,7 +88,9 @@ def run_rehearsal(deploy: Path, frames: int | None = None) -> Rehearsal:
         The file is not a deploy YAML of MiniCPM-o 4.5, or a process failed.
     """
     if read_deployment(deploy).talker is None:
-        raise KStepError(f"{deploy} has no stage 1 of MiniCPM-o 4.5: there is nothing to rehearse")
+        raise KStepError(
+            f"{deploy} has no stage 1 of MiniCPM-o 4.5: there is nothing to rehearse", usage=True
+        )
     armed = ["--shim", *([] if frames is None else ["--frames", str(frames)])]
     with tempfile.TemporaryDirectory(prefix="kstep-rehearsal-") as temporary:
         directory = Path(temporary)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import subprocess
 import sys
 from pathlib import Path
@@ -12,6 +13,7 @@ import pytest
 
 from kstep_shim.catalog import patches
 from kstep_shim.doctor import Verdict, examine
+from kstep_shim.launching import BOOTSTRAP
 
 from .conftest import Command  # type: ignore[import-not-found]
 
@@ -98,12 +100,18 @@ def test_plugins_that_are_filtered_out(command: Command) -> None:
     code, found = checks(command, KSTEP_SHIM="1", VLLM_PLUGINS="ascend")
     assert code == 1
     assert "add kstep_shim to it" in found["stages are armed by"][1]
+    assert found["VLLM_PLUGINS"] == ("fail", "ascend filters out kstep_shim: add it")
     code, found = checks(command, KSTEP_SHIM="1", VLLM_PLUGINS="kstep_shim")
     assert code == 0
     assert found["VLLM_PLUGINS"][0] == "warn"
-    assert "the platform ascend" in found["VLLM_PLUGINS"][1]
+    assert "filters out ascend" in found["VLLM_PLUGINS"][1]
     code, found = checks(command, KSTEP_SHIM="1", VLLM_PLUGINS="ascend,kstep_shim")
     assert (code, found["VLLM_PLUGINS"][0]) == (0, "pass")
+    path = os.pathsep.join([str(BOOTSTRAP), os.environ.get("PYTHONPATH", "")]).rstrip(os.pathsep)
+    environ = {"KSTEP_SHIM": "1", "VLLM_PLUGINS": "ascend", "PYTHONPATH": path}
+    code, found = checks(command, **environ)
+    assert (code, found["VLLM_PLUGINS"][0]) == (0, "pass")
+    assert found["stages are armed by"][1].startswith("the bootstrap directory")
 
 
 def test_ray_needs_the_prefix(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -118,9 +126,11 @@ def test_ray_needs_the_prefix(monkeypatch: pytest.MonkeyPatch) -> None:
         return next(check.verdict for check in examine(environ) if check.name == "Ray")
 
     name = "VLLM_RAY_EXTRA_ENV_VAR_PREFIXES_TO_COPY"
-    assert verdict() is Verdict.WARN
-    assert verdict(**{name: "KSTEP_SHIM_"}) is Verdict.WARN
-    assert verdict(**{name: "OTHER,KSTEP_SHIM"}) is Verdict.PASS
+    first = {"VLLM_USE_RAY_V2_EXECUTOR_BACKEND": "0"}
+    assert verdict() is Verdict.PASS
+    assert verdict(**first) is Verdict.WARN
+    assert verdict(**first, **{name: "KSTEP_SHIM_"}) is Verdict.WARN
+    assert verdict(**first, **{name: "OTHER,KSTEP_SHIM"}) is Verdict.PASS
 
 
 @pytest.mark.stack
@@ -132,12 +142,26 @@ def test_a_deploy_yaml(command: Command, deploy: Path) -> None:
 
 
 @pytest.mark.stack
+def test_what_would_not_be_armed_is_not_promised(command: Command, deploy: Path) -> None:
+    code, found = checks(command, deploy, KSTEP_SHIM="1", VLLM_PLUGINS="ascend")
+    assert (code, found["stage 1"][0]) == (1, "fail")
+    assert "one frame per step: stages are armed by: VLLM_PLUGINS=ascend" in found["stage 1"][1]
+
+
+def test_a_misspelt_variable_is_a_warning(command: Command) -> None:
+    found = checks(command, KSTEP_SHIM="1", KSTEP_SHIM_FRAME="4")[1]
+    assert found["variables"][0] == "warn"
+    assert "did you mean KSTEP_SHIM_FRAMES?" in found["variables"][1]
+
+
+@pytest.mark.stack
 def test_a_deploy_yaml_with_the_key_and_no_shim(command: Command, deploy: Path) -> None:
     key = "    speculative_config: {method: ngram, num_speculative_tokens: 7}\n"
     deploy.write_text(DEPLOY.replace("    max_num_batched", key + "    max_num_batched"))
-    code, found = checks(command, deploy)
-    assert (code, found["stage 1"][0]) == (0, "warn")
-    assert "crashes at the first drafted step" in found["stage 1"][1]
+    for environ in ({}, {"KSTEP_SHIM": "0"}):
+        code, found = checks(command, deploy, **environ)
+        assert (code, found["stage 1"][0]) == (1, "fail")
+        assert "crashes at the first drafted step" in found["stage 1"][1]
     _, found = checks(command, deploy, KSTEP_SHIM="1", KSTEP_SHIM_FRAMES="4")
     assert found["stage 1"] == ("pass", "K=8 (the deploy YAML)")
 
@@ -161,7 +185,7 @@ def test_a_deploy_yaml_that_would_be_refused(
 
 def test_a_file_that_is_no_deploy_yaml(command: Command, tmp_path: Path) -> None:
     done = command("doctor", str(tmp_path / "none.yaml"))
-    assert done.returncode == 1
+    assert done.returncode == 2
     assert "none.yaml cannot be read" in done.stderr
     (tmp_path / "list.yaml").write_text("[1, 2]")
     assert "expected a mapping" in command("doctor", str(tmp_path / "list.yaml")).stderr

@@ -39,6 +39,12 @@ def test_a_bad_setting_is_an_error() -> None:
         launch_environment({"KSTEP_SHIM_NARROW": "maybe"})
 
 
+def test_a_plugin_name_with_a_space_is_another_name() -> None:
+    # vLLM splits the list at its commas and nothing else.
+    made = launch_environment({"VLLM_PLUGINS": "ascend, kstep_shim"})
+    assert made["VLLM_PLUGINS"] == "ascend, kstep_shim,kstep_shim"
+
+
 def test_a_plugin_list_gets_the_plugin() -> None:
     assert launch_environment({"VLLM_PLUGINS": "ascend"})["VLLM_PLUGINS"] == "ascend,kstep_shim"
     assert "VLLM_PLUGINS" not in launch_environment({"VLLM_PLUGINS": "ascend,kstep_shim"})
@@ -84,6 +90,21 @@ def test_run_exits_as_the_command_does(command: Command, code: int) -> None:
 def test_run_takes_options_of_the_command(command: Command) -> None:
     done = command("run", "--", "echo", "-k", "--json", "--", "x")
     assert done.stdout == "-k --json -- x\n"
+
+
+def test_env_keeps_a_veto(command: Command) -> None:
+    done = command("env", "-k", "4", KSTEP_SHIM="0")
+    assert (done.returncode, done.stdout) == (1, "export KSTEP_SHIM=0\n")
+    assert "KSTEP_SHIM=0 in the environment: unset it" in done.stderr
+    assert json.loads(command("env", "--json", KSTEP_SHIM="0").stdout) == {"KSTEP_SHIM": "0"}
+
+
+@pytest.mark.parametrize("arguments", [["env"], ["run", "--", "true"]])
+def test_a_misspelt_variable_is_named(command: Command, arguments: list[str]) -> None:
+    done = command(*arguments, KSTEP_SHIM_FRAME="4")
+    assert done.returncode == 0
+    assert "KSTEP_SHIM_FRAME is no variable" in done.stderr
+    assert "did you mean KSTEP_SHIM_FRAMES?" in done.stderr
 
 
 def test_a_veto_stays(command: Command) -> None:

@@ -15,7 +15,8 @@ import pytest
 import yaml
 
 from kstep_shim._static import locate
-from kstep_shim.settings import VARIABLES, Settings, switched
+from kstep_shim.settings import Settings
+from kstep_shim.variables import VARIABLES, switched
 
 from .conftest import Command  # type: ignore[import-not-found]
 
@@ -57,7 +58,7 @@ def test_reading_the_status(tmp_path: Path) -> None:
         return subprocess.run(command, capture_output=True, text=True, check=False)
 
     assert read(tmp_path / "none").returncode == 2
-    assert read(tmp_path).stdout == "no process has written a report\n"
+    assert read(tmp_path).stdout.startswith("no process has written a report: ")
     report = {
         "active": True, "reason": "sealed", "frames": 8, "source": "engine", "patches": [],
         "counters": {"steps_engaged": 5}, "pid": 4_194_000, "stage": 1,
@@ -93,6 +94,17 @@ def test_the_unit_can_be_read() -> None:
     parser.optionxform = str
     parser.read(EXAMPLES / "kstep-omni.service")
     assert {"Unit", "Service", "Install"} == set(parser.sections())
+
+
+def test_a_deployment_that_fell_back_to_one_frame_still_serves() -> None:
+    (container,) = yaml.safe_load((EXAMPLES / "kubernetes.yaml").read_text())["spec"]["template"][
+        "spec"
+    ]["containers"]
+    assert container["readinessProbe"]["httpGet"]["path"] == "/health"
+    unit = (EXAMPLES / "kstep-omni.service").read_text().splitlines()
+    (before,) = [line for line in unit if line.startswith("ExecStartPre=")]
+    assert "doctor" in before
+    assert before.startswith("ExecStartPre=-"), "a failed check must not keep it from starting"
 
 
 @pytest.mark.parametrize(("name", "words"), [("with", "K=8 (the deploy YAML)"), ("without", "K=4")])

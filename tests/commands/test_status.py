@@ -94,4 +94,26 @@ def test_no_directory_is_wrong_usage(command: Command, tmp_path: Path) -> None:
 
 
 def test_an_empty_directory_is_a_failed_check(command: Command, tmp_path: Path) -> None:
-    assert command("status", str(tmp_path)).returncode == 1
+    done = command("status", str(tmp_path))
+    assert done.returncode == 1
+    (line,) = done.stdout.splitlines()
+    assert line.startswith("problem: no process has written a report: stage 1 has not come up yet")
+
+
+def test_a_broken_report_is_a_problem(command: Command, tmp_path: Path) -> None:
+    write(HEAD, str(tmp_path))
+    write(STAGE, str(tmp_path))
+    (tmp_path / "17.json").write_text("{")
+    (tmp_path / "18.json").write_text('{"active": true}')
+    done = command("status", str(tmp_path), "--json")
+    found = json.loads(done.stdout)
+    assert (done.returncode, found["ok"], done.stderr) == (1, False, "")
+    for problem, name in zip(found["problems"], ("17.json", "18.json"), strict=True):
+        assert f"{name} is not a report" in problem
+        assert "it can be deleted" in problem
+
+
+def test_titles_are_not_folded(command: Command, tmp_path: Path) -> None:
+    write(replace(HEAD, patches=(PatchRecord("a", State.APPLIED),), pid=7), str(tmp_path))
+    titles = command("status", str(tmp_path)).stdout.splitlines()
+    assert {"processes", "patches", "counters"} <= set(titles)

@@ -97,6 +97,13 @@ def test_a_variable_that_somebody_changed_since_is_left_alone(stack: Stack) -> N
     assert stack.environ == {"KSTEP_SHIM_DEBUG": "1"}
 
 
+def test_a_misspelt_variable_is_a_warning(stack: Stack, caplog: Any) -> None:
+    stack.environ["KSTEP_SHIM_STRIKT"] = "1"
+    assert stack.installer().install().active
+    assert "KSTEP_SHIM_STRIKT is no variable" in caplog.text
+    assert "did you mean KSTEP_SHIM_STRICT?" in caplog.text
+
+
 def test_zero_vetoes(stack: Stack) -> None:
     module = stack.load()
     before = raw_attributes(module)
@@ -111,6 +118,7 @@ def test_zero_vetoes(stack: Stack) -> None:
 def test_uninstall_without_install_is_harmless(stack: Stack) -> None:
     report = stack.installer().uninstall()
     assert (report.active, report.reason) == (False, "not installed")
+    assert {record.reason for record in report.patches} == {"not installed"}
 
 
 def test_a_process_that_promised_frames_is_not_undone(stack: Stack) -> None:

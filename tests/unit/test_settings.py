@@ -9,7 +9,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from kstep_shim import KStepError, Settings
-from kstep_shim.settings import resolve_frames, switched
+from kstep_shim.settings import resolve_frames
+from kstep_shim.variables import switched, unknown
 
 
 @pytest.mark.parametrize("text", ["0", "17", "-1", "eight", "08", " 8", "8.0", "1_6", "٨"])
@@ -54,6 +55,14 @@ def test_the_switch_tells_unset_from_zero() -> None:
     assert switched({"KSTEP_SHIM": "1"}) is True
     with pytest.raises(KStepError, match="KSTEP_SHIM="):
         switched({"KSTEP_SHIM": "on"})
+
+
+def test_unknown_variables_are_named_with_the_nearest_known_one() -> None:
+    environ = {"KSTEP_SHIM": "1", "KSTEP_SHIM_STATUSDIR": "/x", "KSTEP_SHIM_X": "", "OTHER": "1"}
+    near, far = unknown(environ)
+    assert near.startswith("KSTEP_SHIM_STATUSDIR is no variable")
+    assert near.endswith("did you mean KSTEP_SHIM_STATUS_DIR?")
+    assert far.startswith("KSTEP_SHIM_X is no variable")
 
 
 def test_empty_means_unset() -> None:
