@@ -49,10 +49,13 @@ def platform() -> str:
     return "cuda" if installed_version("vllm-ascend") is None else "npu"
 
 
-def for_platform(name: str) -> tuple[Patch, ...]:
-    """Return the patches with the targets that one platform has; those with none are left out."""
+def for_platform(name: str, catalogue: Iterable[Patch] | None = None) -> tuple[Patch, ...]:
+    """Return the patches with the targets that one platform has; those with none are left out.
+
+    Alternatives, such as the NPU and the CUDA runner, are targets of different platforms.
+    """
     found = []
-    for patch in every_patch():
+    for patch in every_patch() if catalogue is None else catalogue:
         targets = tuple(t for t in patch.targets if t.platform in (None, name))
         if targets:
             found.append(patch if targets == patch.targets else replace(patch, targets=targets))

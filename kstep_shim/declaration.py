@@ -62,7 +62,9 @@ class Target:
         has refused: meant for the few places where a decision is taken (the stage configuration,
         the constructors of scheduler and runner). `Kind.ADDED` objects are never gated.
     platform
-        ``npu`` or ``cuda`` for a target that only one of them has; None for both.
+        ``npu`` or ``cuda`` for a target that only one of them has; None for both. This is how a
+        patch has alternatives: `kstep_shim.catalog.for_platform` leaves those of the installed
+        platform, and every one of them must be there.
     """
 
     distribution: str
@@ -105,17 +107,13 @@ class Patch:
     summary
         One line for the report.
     targets
-        The attributes that it changes.
+        The attributes that it changes; every one must be there.
     sides
         The processes that need it.
     why, how, remove_when
         The ledger: what goes wrong without it, what it does, and when it may go.
     required
         False lets the shim work without it.
-    any_of
-        False: every target must be there. True: the targets are alternatives (the NPU and the CUDA
-        runner), so a module that is not installed or not loaded is fine as long as another is.
-        An alternative that is there must still match.
     """
 
     name: str
@@ -126,7 +124,6 @@ class Patch:
     how: str
     remove_when: str
     required: bool = True
-    any_of: bool = False
 
     def __post_init__(self) -> None:
         if not self.name.isidentifier() or self.name != self.name.lower():

@@ -17,7 +17,7 @@ from typing import Any, Final
 
 from packaging.version import InvalidVersion, Version
 
-from kstep_shim._static import missing_module, static_problem
+from kstep_shim._static import static_problem
 from kstep_shim.declaration import Kind, Patch, Target
 
 __all__ = [
@@ -25,7 +25,6 @@ __all__ = [
     "TESTED_VERSIONS",
     "carrier_problem",
     "live_problem",
-    "missing_module",
     "resolve_owner",
     "static_patch_problem",
     "static_problem",
@@ -118,12 +117,8 @@ def live_problem(target: Target, owner: Any) -> str | None:
 
 
 def static_patch_problem(patch: Patch) -> str | None:
-    """Check the files of one patch; of alternatives, those that are installed and at least one."""
-    absent = [problem for target in patch.targets if (problem := missing_module(target))]
-    if absent and (not patch.any_of or len(absent) == len(patch.targets)):
-        return absent[0]
-    present = (target for target in patch.targets if not missing_module(target))
-    return next((problem for target in present if (problem := static_problem(target))), None)
+    """Check the files of one patch."""
+    return next((problem for target in patch.targets if (problem := static_problem(target))), None)
 
 
 def allowed_plugins(environ: Mapping[str, str]) -> list[str] | None:

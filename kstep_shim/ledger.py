@@ -76,8 +76,7 @@ class Ledger:
             if state in states:
                 break
         else:
-            done = State.APPLIED in states and (patch.any_of or len(states) == 1)
-            state = State.APPLIED if done else min(states - {State.APPLIED}, key=list(State).index)
+            state = min(states - {State.APPLIED}, key=list(State).index, default=State.APPLIED)
         reason = next((text for found, text, _ in observed if found is state and text), "")
         if state is State.PENDING:
             waiting = (target.module for found, _, target in observed if found is state)
@@ -103,11 +102,11 @@ class Ledger:
         return None
 
     def waiting(self, side: Side) -> tuple[str, ...]:
-        """The modules that required patches of `side` wait for, alternatives left out."""
+        """The modules that required patches of `side` wait for."""
         found = (
             binding.target.module
             for patch, bindings in self._bindings.items()
-            if patch.required and side in patch.sides and not patch.any_of
+            if patch.required and side in patch.sides
             for binding in bindings
             if binding.pending
         )

@@ -291,22 +291,6 @@ def test_withdraw_takes_a_running_shim_back(stack: Stack, caplog: Any) -> None:
     assert stack.environ == {}
 
 
-def test_alternatives_need_one(tmp_path: Path, stack: Stack) -> None:
-    stack.load()
-    ours = target(stack.name, "Runner.method", "self", "value", "extra")
-    absent = target("kstep_stub_absent.runner", "Other.method", "self")
-    either = stack.installer(patch("either", ours, absent, any_of=True))
-    assert either.install(frames=1).active
-    either.seal(Side.WORKER, "worker", 1)
-    both = stack.installer(patch("both", ours, absent)).install()
-    assert both.reason == "patch both: stub is not installed (no kstep_stub_absent.runner)"
-    neither = stack.installer(patch("neither", absent, absent, any_of=True)).install()
-    assert not neither.active
-    wrong = target(stack.name, "Runner.static", "value", kind=Kind.STATICMETHOD)
-    mixed = stack.installer(patch("mixed", wrong, absent, any_of=True)).install()
-    assert "takes (value, width)" in mixed.reason
-
-
 def test_seal_imports_what_is_still_missing(stack: Stack) -> None:
     installer = stack.installer()
     installer.install(frames=1)
