@@ -1,12 +1,17 @@
-"""Median host time of each part of a step, for `talker_steps.py` run with the same arguments."""
+"""Median host time of each part of a step, for `talker_steps.py` run with the same arguments.
+
+With ``TRACE=FILE`` the steps of the last batch are traced, too.
+"""
 
 from __future__ import annotations
 
+import os
 import statistics
 import time
 from typing import Any
 
 import talker_steps
+import torch
 
 RUNNER = (
     "execute_model",
@@ -25,6 +30,7 @@ RUNNER = (
 )
 SCHEDULER = ("schedule", "update_from_output", "update_draft_token_ids")
 TAIL = ("begin", "frame", "finish", "_draw", "_output")
+TRACE = os.environ.get("TRACE")
 
 
 def timed(owner: Any, name: str, into: dict[str, list[float]]) -> None:
@@ -64,6 +70,10 @@ def serve(core: Any, batch: int, arguments: Any) -> dict[str, Any]:
     print(f"batch {batch}: step {result['step_ms_median']:.2f} ms")
     for name, seconds in times.items():
         print(f"  {name:32s} {1e3 * statistics.median(seconds):7.3f} ms  x {len(seconds)}")
+    if TRACE and batch == int(arguments.batches.rpartition(",")[2]):
+        with torch.profiler.profile() as trace:
+            plain(core, batch, arguments)
+        trace.export_chrome_trace(TRACE)
     return result
 
 

@@ -1,14 +1,15 @@
-"""Time per frame of a real-shaped Talker, K=1 and K, and whether every codec id is the same.
+"""Time per frame of a real-shaped Talker at several K, and the codec ids of every stream.
 
-One process serves one K: an engine core with its worker, random weights, no vocoder stage. Writes a
-JSON file with, per batch size, milliseconds per frame and the ids of every stream; `compare.py`
-sets two such files side by side. Needs a CUDA device (or the soft NPU, for a dry run).
+Each K has a process of its own: an engine core with its worker, random weights, no vocoder stage.
+Writes a JSON file per K with, per batch size, milliseconds per frame and the ids of every stream;
+`compare.py` sets such files side by side. Needs a CUDA device (or the soft NPU, for a dry run).
 """
 
 from __future__ import annotations
 
 import argparse
 import json
+import multiprocessing
 import os
 import statistics
 import time
@@ -138,12 +139,39 @@ def serve(core: Any, batch: int, arguments: argparse.Namespace) -> dict[str, Any
     }
 
 
+@torch.inference_mode()
+def device_times(core: Any, batch: int, frames: int) -> dict[str, float]:
+    """Milliseconds of the device for each captured part of a frame, each replayed on its own."""
+    runner = core.model_executor.driver_worker.worker.model_runner
+    entries = getattr(runner.model, "concrete_cudagraph_entries", {})
+    kernel = getattr(getattr(runner, "_kstep_shim_tail", None), "_kernel", None)
+    parts = {
+        f"replay of {d.num_tokens // d.num_reqs}": entry.cudagraph
+        for d, entry in entries.items()
+        if d.uniform and d.num_reqs == batch and d.num_tokens in (batch, batch * frames)
+    }
+    graphs = kernel._graphs.get(batch) if kernel is not None else None
+    parts.update(graphs._asdict() if graphs is not None else {})
+    found = {}
+    for name, graph in parts.items():
+        begin, end = torch.cuda.Event(enable_timing=True), torch.cuda.Event(enable_timing=True)
+        if graphs is not None:
+            kernel._table.frame.zero_()
+        begin.record()
+        for _ in range(frames if name == "settle" else 100):
+            graph.replay()
+        end.record()
+        torch.cuda.synchronize()
+        found[name] = begin.elapsed_time(end) / (frames if name == "settle" else 100)
+    return found
+
+
 def main() -> None:
-    """Run one K and write its file."""
+    """Run every K, one after the other."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--model", type=Path, required=True)
-    parser.add_argument("--out", type=Path, required=True)
-    parser.add_argument("-k", type=int, default=1)
+    parser.add_argument("--out", type=Path, required=True, help="a folder")
+    parser.add_argument("-k", type=int, nargs="+", default=[1, 8])
     parser.add_argument("--batches", default="1,4,8")
     parser.add_argument("--frames", type=int, default=150)
     parser.add_argument("--rounds", type=int, default=2, help="the last one is reported")
@@ -152,18 +180,35 @@ def main() -> None:
     parser.add_argument("--kv-mib", type=int, default=2048)
     parser.add_argument("--eager", action="store_true")
     arguments = parser.parse_args()
+    arguments.out.mkdir(parents=True, exist_ok=True)
+    counts = arguments.k
+    for arguments.k in counts:
+        child = multiprocessing.get_context("spawn").Process(target=run, args=(arguments,))
+        child.start()
+        child.join()
+        if child.exitcode:
+            raise SystemExit(f"K={arguments.k} ended with {child.exitcode}")
+
+
+def run(arguments: argparse.Namespace) -> None:
+    """Run one K and write its file."""
     core = engine(arguments)
     result: dict[str, Any] = {"k": arguments.k, "frames": arguments.frames, "batches": {}}
     for batch in map(int, arguments.batches.split(",")):
         for _ in range(arguments.rounds):
-            result["batches"][str(batch)] = serve(core, batch, arguments)
+            facts = serve(core, batch, arguments)
+        if torch.cuda.is_available():
+            facts["device_ms"] = device_times(core, batch, arguments.k)
+        result["batches"][str(batch)] = facts
     if arguments.k > 1:
         import kstep_shim
 
         result["counters"] = dict(kstep_shim.status().counters)
-    arguments.out.write_text(json.dumps(result))
+        print(result["counters"])
+    (arguments.out / f"k{arguments.k}.json").write_text(json.dumps(result))
     for batch, facts in result["batches"].items():
-        print(f"k={arguments.k} batch={batch}", {k: v for k, v in facts.items() if k != "codes"})
+        shown = {k: v for k, v in facts.items() if k != "codes"}
+        print(f"k={arguments.k} batch={batch}", shown, flush=True)
 
 
 if __name__ == "__main__":

@@ -64,16 +64,18 @@ class CodecRequest:
         current = (self.info.get("audio_codes") or {}).get("current")
         return current.reshape(1) if isinstance(current, Tensor) and current.numel() == 1 else None
 
-    def counts(self, codec: Codec, allowed: int) -> list[int]:
-        """This row of ``CodecTable.COUNTS``."""
-        step, ceiling = int(self.state.get("step", 0)), int(self.state.get("max_tokens", 2048))
+    def numbers(self, codec: Codec, allowed: int) -> list[int]:
+        """This row of ``CodecTable.NUMBERS`` for a step in which it may draw `allowed` frames."""
+        step, ceiling = self.step, int(self.state.get("max_tokens", 2048))
         minimum = int(self.state.get("min_tokens", codec.talker._codec_min_tokens))
         codes = self.codes
-        return [step, 0, ceiling, minimum, allowed, 0 if codes is None else codes.shape[0]]
+        length = 0 if codes is None else codes.shape[0]
+        return [allowed, ceiling - step - 1, minimum - step, length, self.last_code is not None]
 
-    def flags(self) -> list[bool]:
-        """This row of ``CodecTable.FLAGS``."""
-        return [bool(self.state.get("finished")), True, self.last_code is not None]
+    @property
+    def step(self) -> int:
+        """Frames drawn so far."""
+        return int(self.state.get("step", 0))
 
     def draw(self, noise: Tensor) -> None:
         """Fill `noise` from the request's generator; there must be one."""
@@ -84,21 +86,29 @@ class CodecRequest:
         self.positions.append(generator.get_offset() if on_cuda else generator.get_state())
         noise.exponential_(1, generator=generator)
 
-    def take_back(self, *, step: int, drawn: int, finished: bool, emitted: int, history: Tensor,
+    def take_back(self, *, drawn: int, finished: bool, emitted: int, codes: Tensor,
                   current: Tensor) -> None:  # fmt: skip
         """Hand the state back to the released code after `drawn` draws and `emitted` codes.
 
-        `history` ``[16]`` and `current` ``[1]`` are copies that no later step changes.
+        `codes` ``[16 + frames]`` and `current` ``[1]`` are copies that no later step changes.
         """
         if self.generator is None or not drawn:
             return
-        if drawn < len(self.positions):
-            if self.generator.device.type == "cuda":
-                self.generator.set_offset(self.positions[drawn])
-            else:
-                self.generator.set_state(self.positions[drawn])
+        self.rewind(drawn)
         before = self.codes
         length = min(HISTORY, emitted + (0 if before is None else before.shape[0]))
-        self.state.update(step=step, finished=finished, codes=history[HISTORY - length :])
+        newest = HISTORY + emitted
+        self.state.update(
+            step=self.step + drawn, finished=finished, codes=codes[newest - length : newest]
+        )
         self.info["audio_state"] = self.state
         self.info["audio_codes"] = {"current": current, "accumulated": self.state["codes"]}
+
+    def rewind(self, drawn: int) -> None:
+        """Put the generator back to where it was after `drawn` draws of the step."""
+        if self.generator is None or drawn >= len(self.positions):
+            return
+        if self.generator.device.type == "cuda":
+            self.generator.set_offset(self.positions[drawn])
+        else:
+            self.generator.set_state(self.positions[drawn])

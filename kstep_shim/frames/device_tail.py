@@ -13,8 +13,9 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from kstep_shim.frames.codec import Codec, CodecTable
+from kstep_shim.frames.codec import Codec
 from kstep_shim.frames.codec_request import CodecRequest
+from kstep_shim.frames.codec_table import CodecTable
 from kstep_shim.frames.limits import RowLimits
 from kstep_shim.frames.spans import ELIGIBLE_KEY, SPANS_KEY
 from kstep_shim.frames.tail import FrameStep
@@ -42,7 +43,7 @@ class DeviceTail:
 
     def __init__(self, codec: Codec, rows: int, frames: int) -> None:
         self._codec = codec
-        self._table = CodecTable(rows, frames, codec.is_end.device)
+        self._table = CodecTable(rows, frames, codec.talker.emb_code[0].weight)
         self._kernel = TailKernel(codec, self._table)
         # Codec states that the rows hold, with the frames drawn by then.
         self._resident: list[tuple[dict[str, Any], int]] = []
@@ -52,21 +53,24 @@ class DeviceTail:
         """Put every request's codec state into the buffers."""
         self._step = step
         self._left = RowLimits(step.infos, step.model_kwargs_extra).left(step.frames)
-        eligible = step.model_kwargs_extra.get(ELIGIBLE_KEY) or [True] * len(step.infos)
-        pairs = zip(eligible, self._left, strict=True)
-        self._allowed = [left if may else 0 for may, left in pairs]
         self._requests = [
             CodecRequest.of(self._codec, index, info) for index, info in enumerate(step.infos)
         ]
+        count = len(self._requests)
+        eligible = step.model_kwargs_extra.get(ELIGIBLE_KEY) or [True] * count
+        self._allowed = [
+            left if may and request.generator is not None else 0
+            for request, may, left in zip(self._requests, eligible, self._left, strict=True)
+        ]
         # Before the state goes in: a first capture runs on these very buffers.
-        captured = self._kernel.prepare(len(self._requests))
-        rows = list(zip(self._requests, self._allowed, strict=True))
-        self._table.load(
-            _columns([request.counts(self._codec, allowed) for request, allowed in rows]),
-            _columns([request.flags() for request in self._requests]),
-        )
-        if captured or not self._left_here():
+        spoiled = self._kernel.prepare(count)
+        if spoiled or not self._left_here():
             self._load_codes()
+        else:
+            self._table.keep_codes(count)
+        rows = zip(self._requests, self._allowed, strict=True)
+        self._table.load([request.numbers(self._codec, allowed) for request, allowed in rows])
+        self._kernel.look_ahead()
         self._draw(0)
 
     def frame(self, frame: int, hidden: Tensor) -> Tensor | None:
@@ -79,9 +83,9 @@ class DeviceTail:
 
     def _draw(self, frame: int) -> None:
         """Draw the noise of frame `frame` for every request that may still speak then."""
-        with self._kernel.drawing() as noise:
+        with self._kernel.beside() as noise:
             for index, request in enumerate(self._requests):
-                if request.generator is not None and frame < self._allowed[index]:
+                if frame < self._allowed[index]:
                     request.draw(noise[index])
 
     def finish(self) -> Any:
@@ -92,29 +96,30 @@ class DeviceTail:
         InvalidCodecRowError
             Naming the requests; nothing of theirs was emitted.
         """
-        step, count = self._step, len(self._requests)
-        results = self._table.read(count, step.frames)
-        broken = [r.name for r, row in zip(self._requests, results, strict=True) if not row[3]]
+        count = len(self._requests)
+        self._kernel.join()
+        results = self._table.read(count)
+        broken = [r.name for r, row in zip(self._requests, results, strict=True) if not row[1]]
         if broken:
             raise InvalidCodecRowError(f"codec probabilities are not finite for requests {broken}")
-        histories, currents = self._table.history_copy(count), self._table.current_copy(count)
+        codes, currents = self._table.codes_copy(count), self._table.current_copy(count)
         deltas, ended = [], []
         for index, (request, row) in enumerate(zip(self._requests, results, strict=True)):
-            codes = [code for code in row[_READ : _READ + step.frames] if code >= 0]
-            ended.append(torch.tensor(bool(row[2]) and request.generator is not None))
-            deltas.append(torch.tensor(codes, dtype=torch.int64).reshape(-1, 1))
+            emitted, allowed = row[0], self._allowed[index]
+            finished = emitted < allowed
+            ended.append(torch.tensor(finished))
+            delta = row[_READ : _READ + emitted]
+            deltas.append(torch.tensor(delta, dtype=torch.int64).reshape(-1, 1))
             request.take_back(
-                step=row[0],
-                drawn=row[1],
-                finished=bool(row[2]),
-                emitted=len(codes),
-                history=histories[index],
+                # The frame in which the codec ends is drawn, too.
+                drawn=emitted + finished,
+                finished=finished,
+                emitted=emitted,
+                codes=codes[index],
                 current=currents[index : index + 1],
             )
-        self._resident = [
-            (request.state, row[0]) for request, row in zip(self._requests, results, strict=True)
-        ]
-        self._store_stop_rows(results)
+        self._resident = [(request.state, request.step) for request in self._requests]
+        self._store_stop_rows([row[0] for row in results])
         return self._output(deltas, ended)
 
     def _left_here(self) -> bool:
@@ -128,7 +133,7 @@ class DeviceTail:
         for index, request in enumerate(self._requests):
             codes, current = request.codes, request.last_code
             if codes is not None:
-                self._table.set_history(index, codes)
+                self._table.set_codes(index, codes)
             if current is not None:
                 self._table.set_current(index, current)
 
@@ -142,15 +147,16 @@ class DeviceTail:
         }
         return step.model.make_omni_output(self._hidden, **step.model_kwargs, **extras)
 
-    def _store_stop_rows(self, results: list[list[int]]) -> None:
+    def _store_stop_rows(self, emitted: list[int]) -> None:
         """Keep the stop rows on the host: the verify needs no further device read then."""
-        frames = self._step.frames
         rows = []
-        for index, result in enumerate(results):
-            over = self._requests[index].generator is None
-            for frame, stopped in enumerate(result[_READ + frames :]):
-                stops = over or stopped or frame >= self._left[index]
-                rows.append(_STOP_ROW if stops else _CONTINUE_ROW)
+        for index, request in enumerate(self._requests):
+            stop = self._left[index]
+            if request.generator is None:
+                stop = 0
+            elif emitted[index] < self._allowed[index]:
+                stop = min(stop, emitted[index])
+            rows += [_CONTINUE_ROW if f < stop else _STOP_ROW for f in range(self._step.frames)]
         self._stop_rows = torch.tensor(rows)
 
     def _output(self, deltas: list[Tensor], ended: list[Tensor]) -> Any:
@@ -170,7 +176,3 @@ class DeviceTail:
                 "meta": {**outputs["meta"], "finished": ended},
             },
         )
-
-
-def _columns(rows: list[list[Any]]) -> list[list[Any]]:
-    return [list(column) for column in zip(*rows, strict=True)]

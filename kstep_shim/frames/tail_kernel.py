@@ -1,28 +1,40 @@
-"""One frame of the device tail for all rows: eager, or a captured CUDA graph per row count."""
+"""One frame of the device tail for all rows: eager, or captured CUDA graphs per row count."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
+from typing import NamedTuple
 
 import torch
 from torch import Tensor
 
-from kstep_shim.frames.codec import Codec, CodecTable
+from kstep_shim.frames.codec import HISTORY, Codec
+from kstep_shim.frames.codec_table import CodecTable
 from kstep_shim.frames.notices import process_notices
+
+
+class _Graphs(NamedTuple):
+    """The captured parts of a frame."""
+
+    look_ahead: torch.cuda.CUDAGraph
+    sample: torch.cuda.CUDAGraph
+    settle: torch.cuda.CUDAGraph
 
 
 class TailKernel:
     """Runs the codec's operations on the rows of a step.
 
-    On CUDA they are captured once per row count. What must be done row by row overlaps there, each
-    row on a stream of its own. The random noise is drawn outside, because every request owns a
-    generator.
+    The next forward waits for `sample` alone. The books of the frame (`settle`), what can be
+    known of the next one's candidates (`look_ahead`) and its random noise are done beside the
+    next forward, on CUDA on a stream of their own. There the parts are captured once per row
+    count, and what must be done row by row overlaps. The noise is drawn outside of the graphs,
+    because every request owns a generator.
 
     Attributes
     ----------
     noise : Tensor
-        ``[rows, vocabulary]`` float32, filled row by row inside `drawing` before each frame.
+        ``[rows, vocabulary]`` float32, filled row by row inside `beside` before each frame.
     embeds : Tensor
         ``[rows, width]``, the next frame's embeddings after `run`.
     """
@@ -34,29 +46,36 @@ class TailKernel:
         self.noise = torch.ones(shape, dtype=torch.float32, device=weight.device)
         self.embeds = torch.zeros(table.rows, weight.shape[1]).to(weight)
         self._hidden = torch.zeros_like(self.embeds)
+        self._alpha = torch.ones_like(self.noise)
+        self._too_early = torch.zeros(shape, dtype=torch.bool, device=weight.device)
         self._candidates = torch.zeros_like(self.noise)
-        self._single = [table.rows_at(slice(i, i + 1)) for i in range(table.rows)]
-        self._graphs: dict[int, torch.cuda.CUDAGraph | None] = {}
+        self._probabilities = torch.zeros_like(self.noise)
+        self._sampled = torch.zeros_like(table.current)
+        self._live = torch.zeros_like(table.valid)
+        self._graphs: dict[int, _Graphs | None] = {}
         self._streams: list[torch.cuda.Stream] = []
-        self._aside = torch.cuda.Stream() if self._hidden.device.type == "cuda" else None
+        self._aside = torch.cuda.Stream() if weight.device.type == "cuda" else None
 
     def prepare(self, count: int) -> bool:
         """Make `count` rows ready to run; true if that has spoiled what was in the buffers."""
         self._count = count
-        if self._hidden.device.type != "cuda" or count in self._graphs:
+        if self._aside is None or count in self._graphs:
             return False
         self._graphs[count] = self._capture(count)
         return True
 
+    def look_ahead(self) -> None:
+        """Before a step's first frame: its penalties and floors, from the rows as loaded."""
+        graphs = self._graphs.get(self._count)
+        if graphs is None:
+            self._look_ahead(self._count)
+        else:
+            graphs.look_ahead.replay()
+
     @contextmanager
-    def drawing(self) -> Iterator[Tensor]:
+    def beside(self) -> Iterator[Tensor]:
         """Where to draw the next frame's noise: on CUDA beside the forward, not before it."""
-        if self._aside is None:
-            yield self.noise
-            return
-        # Not before the last frame has used up what is there.
-        self._aside.wait_stream(torch.cuda.current_stream())
-        with torch.cuda.stream(self._aside):
+        with nullcontext() if self._aside is None else torch.cuda.stream(self._aside):
             yield self.noise
 
     def run(self, hidden: Tensor, rows: list[int], together: slice | None) -> None:
@@ -66,42 +85,82 @@ class TailKernel:
                 self._hidden[index].copy_(hidden[row])
         else:
             self._hidden[: len(rows)].copy_(hidden[together])
+        self.join()
+        graphs = self._graphs.get(self._count)
+        if graphs is None:
+            self._sample(self._count, _one_after_another)
+        else:
+            graphs.sample.replay()
+        if self._aside is not None:
+            self._aside.wait_stream(torch.cuda.current_stream())
+        with self.beside():
+            if graphs is None:
+                self._settle(self._count)
+            else:
+                graphs.settle.replay()
+
+    def join(self) -> None:
+        """Let what comes next on this stream wait for what was done beside it."""
         if self._aside is not None:
             torch.cuda.current_stream().wait_stream(self._aside)
-        graph = self._graphs.get(self._count)
-        if graph is None:
-            self._advance(self._count, _one_after_another)
-        else:
-            graph.replay()
 
-    def _advance(self, count: int, each: Callable[[int, Callable[[int], None]], None]) -> None:
+    def _look_ahead(self, count: int) -> None:
+        table, codec = self._table, self._codec
+        early = table.frame < table.floor[:count, None]
+        torch.logical_and(early, codec.is_end, out=self._too_early[:count])
+        window, counted = table.window(count)
+        for index in range(count):
+            one = slice(index, index + 1)
+            self._alpha[one].copy_(codec.alpha(window[one], counted[one]))
+
+    def _sample(self, count: int, each: Callable[[int, Callable[[int], None]], None]) -> None:
+        """Draw from exponential noise as ``torch.multinomial`` does, without its host read.
+
+        A row that is not live keeps its id.
+        """
+        table, sampled, live = self._table, self._sampled[:count], self._live[:count]
         each(count, self._consider)
-        rows = self._table.rows_at(slice(count))
-        self._codec.advance(self._candidates[:count], self.noise[:count], rows, self._table.frame)
-        self.embeds[:count].copy_(self._codec.embed(rows))
-        self._table.frame.add_(1)
+        probabilities = self._probabilities[:count]
+        torch.softmax(self._candidates[:count], dim=-1, out=probabilities)
+        torch.argmax(probabilities / self.noise[:count], dim=-1, out=sampled)
+        torch.lt(table.frame, table.stop_at[:count], out=live)
+        current = table.current[:count]
+        torch.where(live, sampled, current, out=current)
+        torch.mul(self._codec.embed(current), table.spoken[:count], out=self.embeds[:count])
+
+    def _settle(self, count: int) -> None:
+        table, sampled, live = self._table, self._sampled[:count], self._live[:count]
+        stop_at, frame = table.stop_at[:count], table.frame
+        ended = (sampled == self._codec.vocabulary - 1) | (frame >= table.last[:count])
+        torch.where(live & ended, frame, stop_at, out=stop_at)
+        # A row that is not finite, or sums to nothing, has no positive chance to draw from.
+        chance = self._probabilities[:count].gather(1, sampled[:, None])[:, 0]
+        table.valid[:count].logical_and_((chance > 0) >= live)
+        table.codes[:count].scatter_(1, (frame + HISTORY).expand(count, 1), sampled[:, None])
+        frame.add_(1)
+        self._look_ahead(count)
 
     def _consider(self, index: int) -> None:
         one = slice(index, index + 1)
-        row = self._single[index]
-        self._candidates[one].copy_(self._codec.candidates(self._hidden[one], row))
+        scores = self._codec.candidates(self._hidden[one], self._alpha[one], self._too_early[one])
+        self._candidates[one].copy_(scores)
 
-    def _capture(self, count: int) -> torch.cuda.CUDAGraph | None:
+    def _capture(self, count: int) -> _Graphs | None:
         while len(self._streams) < count:
             self._streams.append(torch.cuda.Stream())
+        parts: list[Callable[[], None]] = [
+            lambda: self._look_ahead(count),
+            lambda: self._sample(count, self._side_by_side),
+            lambda: self._settle(count),
+        ]
         self._table.frame.zero_()
         try:
-            self._advance(count, self._side_by_side)  # libraries make their handles on first use
-            torch.cuda.synchronize()
-            graph = torch.cuda.CUDAGraph()
-            with torch.cuda.graph(graph, capture_error_mode="thread_local"):
-                self._advance(count, self._side_by_side)
+            return _Graphs(*map(_captured, parts))
         except RuntimeError as error:
             process_notices.notify(
-                "tail capture", f"frame tail runs without a captured graph: {error}"
+                "tail capture", f"frame tail runs without captured graphs: {error}"
             )
             return None
-        return graph
 
     def _side_by_side(self, count: int, work: Callable[[int], None]) -> None:
         main = torch.cuda.current_stream()
@@ -111,6 +170,15 @@ class TailKernel:
                 work(index)
         for stream in self._streams[:count]:
             main.wait_stream(stream)
+
+
+def _captured(part: Callable[[], None]) -> torch.cuda.CUDAGraph:
+    part()  # libraries make their handles on first use
+    torch.cuda.synchronize()
+    graph = torch.cuda.CUDAGraph()
+    with torch.cuda.graph(graph, capture_error_mode="thread_local"):
+        part()
+    return graph
 
 
 def _one_after_another(count: int, work: Callable[[int], None]) -> None:

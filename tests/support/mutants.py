@@ -45,9 +45,8 @@ def _zero_each(batch: Any, _requests: Any) -> list[int]:
     return [0 for _ in batch.req_ids]
 
 
-def _valid_rows(table: Any, count: int, frames: int) -> Any:
-    rows = table.stock_read(count, frames)
-    return [[*row[:4], 1, *row[5:]] for row in rows]
+def _valid_rows(table: Any, count: int) -> Any:
+    return [[row[0], 1, *row[2:]] for row in table.stock_read(count)]
 
 
 MUTANTS = {
@@ -102,12 +101,12 @@ MUTANTS = {
         _REPORTS + "06_endings_inside_a_step",
     ),
     "draws after the end are kept": Mutant(
-        ("frames.device_tail:_rewind",),
+        ("frames.codec_request:CodecRequest.rewind",),
         _nothing,
         _REPORTS + "06_endings_inside_a_step",
     ),
     "a bad row passes": Mutant(
-        ("frames.codec:CodecTable.read",),
+        ("frames.codec_table:CodecTable.read",),
         _valid_rows,
         _TRAFFIC + "test_faults_stop_the_stage_and_send_nothing_twice[a NaN row in frame 2]",
     ),
