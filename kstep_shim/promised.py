@@ -1,23 +1,40 @@
-"""The name under which the head hands the scheduler class to stage 1 once it has promised K.
+"""The names under which an armed head hands its classes to stage 1 once it has promised K.
 
-vLLM looks the name up in the engine process, so a process that nothing has armed stops its
-start-up here with one message. Without this it would come up and fail at the first drafted step.
+vLLM looks the scheduler class up in the engine process and the worker class in each worker, Ray's
+included, so a process that nothing has armed stops its start-up here with one message. Without
+this it would come up and fail at the first drafted step.
 """
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Mapping
+from types import MappingProxyType
+from typing import Any, Final
 
-NAME = "OmniARScheduler"
-MODULE = "vllm_omni.core.sched.omni_ar_scheduler"
-#: What the engine configuration of an armed stage says.
-PROMISED = f"{__name__}.{NAME}"
-#: What it stands for.
-STOCK = f"{MODULE}.{NAME}"
+#: Name of each class and the module that has it.
+CLASSES: Final[Mapping[str, str]] = MappingProxyType(
+    {
+        "OmniARScheduler": "vllm_omni.core.sched.omni_ar_scheduler",
+        "NPUARWorker": "vllm_omni.platforms.npu.worker.npu_ar_worker",
+        "GPUARWorker": "vllm_omni.worker.gpu_ar_worker",
+    }
+)
+_PROMISED: Final = {f"{module}.{name}": f"{__name__}.{name}" for name, module in CLASSES.items()}
+_STOCK: Final = {promised: stock for stock, promised in _PROMISED.items()}
+
+
+def promised(path: str) -> str:
+    """Return what an armed stage's configuration says for a class; others stay as they are."""
+    return _PROMISED.get(path, path)
+
+
+def stock(path: str) -> str:
+    """Undo `promised`."""
+    return _STOCK.get(path, path)
 
 
 def __getattr__(name: str) -> Any:
-    if name != NAME:
+    if name not in CLASSES:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     from importlib import import_module
 
@@ -32,4 +49,4 @@ def __getattr__(name: str) -> Any:
             "bootstrap directory reach it (`kstep-shim doctor` says what is missing), or restart "
             "the head process with KSTEP_SHIM=0"
         )
-    return getattr(import_module(MODULE), name)
+    return getattr(import_module(CLASSES[name]), name)

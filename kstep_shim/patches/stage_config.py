@@ -6,7 +6,7 @@ from collections.abc import Callable
 from typing import Any
 
 from kstep_shim.declaration import Patch, Side, Target
-from kstep_shim.promised import PROMISED, STOCK
+from kstep_shim.promised import promised, stock
 
 
 def resolve_stage(wrapped: Callable[..., Any], arguments: Any, args: Any, kwargs: Any) -> Any:
@@ -44,8 +44,7 @@ def _resolve(arguments: Any) -> None:
             refusal = str(error)
     if refusal is not None:
         arguments.speculative_config = None
-        if arguments.scheduler_cls == PROMISED:
-            arguments.scheduler_cls = STOCK
+        _name_classes(arguments, stock)
         shim.withdraw(refusal, role="head", stage=arguments.stage_id)
     elif plan.frames > 1:
         if arguments.async_scheduling:
@@ -54,10 +53,16 @@ def _resolve(arguments: Any) -> None:
                 "other: stage 1 is scheduled synchronously"
             )
         stage.ask_for_frames(arguments, plan.frames)
-        if arguments.scheduler_cls == STOCK:
-            arguments.scheduler_cls = PROMISED
+        _name_classes(arguments, promised)
         for warning in stage.stage_warnings(arguments, plan.frames):
             LOGGER.warning("kstep_shim: %s", warning)
+
+
+def _name_classes(arguments: Any, rename: Callable[[str], str]) -> None:
+    for field in ("scheduler_cls", "worker_cls"):
+        name = getattr(arguments, field)
+        if isinstance(name, str):
+            setattr(arguments, field, rename(name))
 
 
 PATCH = Patch(

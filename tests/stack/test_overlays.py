@@ -24,6 +24,7 @@ _FOLLOWS = (
     ".scheduler_config.max_num_scheduled_tokens",
     ".compilation_config.cudagraph_capture_sizes",
     ".compilation_config.max_cudagraph_capture_size",
+    ".parallel_config.worker_cls",
     ".parallel_config.disable_nccl_for_dp_synchronization",
 )
 
