@@ -166,6 +166,8 @@ def activate() -> None:
     """Make ``npu`` a legal device which works on the CPU."""
     torch.utils.rename_privateuse1_backend("npu")
     _map_device_contexts()
+    # Memory is never reused under a stream: eager work is done at once.
+    torch.Tensor.record_stream = lambda self, stream: None
     torch.Tensor.npu = lambda self, *args, **kwargs: self.to("npu")
     torch.Tensor.is_npu = property(lambda self: self.device.type == "npu")
     torch.nn.Module.npu = lambda self, *args, **kwargs: self.to("npu")

@@ -97,6 +97,12 @@ def test_pinning_is_dropped() -> None:
     assert not tensor.is_pinned()
 
 
+def test_a_tensor_may_be_used_on_a_stream() -> None:
+    tensor = torch.ones(2, device="npu")
+    assert tensor.record_stream(torch.npu.current_stream()) is None
+    assert tensor.tolist() == [1, 1]
+
+
 def test_a_new_thread_knows_the_device() -> None:
     marked = []
     thread = threading.Thread(target=lambda: marked.append(is_marked(torch.ones(1, device="npu"))))
