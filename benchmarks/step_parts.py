@@ -1,17 +1,16 @@
-"""Median host time of each part of a step, for `talker_steps.py` run with the same arguments.
-
-With ``TRACE=FILE`` the steps of the last batch are traced, too.
-"""
+"""Median host time of each part of a K-frame step on a GPU; with ``--trace`` a trace of it, too."""
 
 from __future__ import annotations
 
-import os
+import argparse
 import statistics
 import time
+from pathlib import Path
 from typing import Any
 
-import talker_steps
-import torch
+from kstep_shim.bench.measure import serve
+from kstep_shim.bench.talker import BenchJob, start
+from kstep_shim.demo.stage import model_runner
 
 RUNNER = (
     "execute_model",
@@ -30,7 +29,6 @@ RUNNER = (
 )
 SCHEDULER = ("schedule", "update_from_output", "update_draft_token_ids")
 TAIL = ("begin", "frame", "finish", "_draw", "_output")
-TRACE = os.environ.get("TRACE")
 
 
 def timed(owner: Any, name: str, into: dict[str, list[float]]) -> None:
@@ -48,36 +46,51 @@ def timed(owner: Any, name: str, into: dict[str, list[float]]) -> None:
     setattr(owner, name, watched)
 
 
-def serve(core: Any, batch: int, arguments: Any) -> dict[str, Any]:
-    """Serve once to warm up and once with stop watches."""
-    plain(core, batch, arguments)
-    runner = core.model_executor.driver_worker.worker.model_runner
+def watch(engine: Any, batch: int, job: BenchJob) -> None:
+    """Serve once with stop watches, and print what they say."""
+    runner = model_runner(engine)
     times: dict[str, list[float]] = {}
     tail = vars(runner).get("_kstep_shim_tail")
     watched = [(runner, name) for name in RUNNER]
-    watched += [(core.scheduler, name) for name in SCHEDULER]
+    watched += [(engine.scheduler, name) for name in SCHEDULER]
     if tail is not None:
         watched += [(tail, name) for name in TAIL] + [(tail._table, "read")]
     saved = [(owner, name, vars(owner).get(name)) for owner, name in watched]
     for owner, name in watched:
         timed(owner, name, times)
-    result = plain(core, batch, arguments)
+    facts = serve(engine, batch, job)
     for owner, name, before in saved:
         if before is None:
             vars(owner).pop(name, None)
         else:
             setattr(owner, name, before)
-    print(f"batch {batch}: step {result['step_ms_median']:.2f} ms")
+    print(f"batch {batch}: step {facts['step_ms']:.2f} ms")
     for name, seconds in times.items():
         print(f"  {name:32s} {1e3 * statistics.median(seconds):7.3f} ms  x {len(seconds)}")
-    if TRACE and batch == int(arguments.batches.rpartition(",")[2]):
+
+
+def main() -> None:
+    """Warm up, watch, and trace the last batch where asked to."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--model", required=True)
+    parser.add_argument("-k", type=int, default=8)
+    parser.add_argument("--batches", type=int, nargs="+", default=[1, 4, 8])
+    parser.add_argument("--frames", type=int, default=120)
+    parser.add_argument("--trace", type=Path)
+    arguments = parser.parse_args()
+    batches = tuple(arguments.batches)
+    job = BenchJob(arguments.k, batches, arguments.frames, model=arguments.model)
+    engine = start(job)
+    for batch in batches:
+        serve(engine, batch, job)
+        watch(engine, batch, job)
+    if arguments.trace is not None:
+        import torch
+
         with torch.profiler.profile() as trace:
-            plain(core, batch, arguments)
-        trace.export_chrome_trace(TRACE)
-    return result
+            serve(engine, batches[-1], job)
+        trace.export_chrome_trace(str(arguments.trace))
 
 
-plain = talker_steps.serve
-talker_steps.serve = serve
 if __name__ == "__main__":
-    talker_steps.main()
+    main()

@@ -40,7 +40,7 @@ def build_parser() -> argparse.ArgumentParser:
     )
     parser.add_argument("--version", action="version", version=f"kstep-shim {__version__}")
     commands = parser.add_subparsers(dest="command", required=True)
-    for add in (_add_doctor, _add_status, _add_env, _add_run, _add_rehearse, _add_demo):
+    for add in _COMMANDS:
         add(commands)
     return parser
 
@@ -56,6 +56,19 @@ def _add_demo(commands: _Commands) -> None:
     demo.add_argument("--keep", metavar="DIR", help="keep what the two processes wrote in DIR")
     demo.add_argument("--compare", metavar="DIR", help="run nothing, compare what is in DIR")
     demo.add_argument("--json", action="store_true", help="print one JSON object")
+
+
+def _add_bench(commands: _Commands) -> None:
+    bench = commands.add_parser("bench", help="time per frame at K=1 and at every K, in one run")
+    bench.add_argument(
+        "--model", metavar="DIR", help="a Talker's configuration, on a GPU (default: the soft NPU)"
+    )
+    bench.add_argument("-k", type=frames, nargs="+", default=[2, 4, 8, 16], help="frames per step")
+    bench.add_argument("--batches", type=positive, nargs="+", default=[1, 4, 8], help="streams")
+    bench.add_argument("--frames", type=positive, default=240, help="per stream (default 240)")
+    bench.add_argument("--rounds", type=positive, default=2, help="the last one counts (default 2)")
+    bench.add_argument("--plot", metavar="FILE", help="draw it into FILE (needs matplotlib)")
+    bench.add_argument("--json", action="store_true", help="print one JSON object")
 
 
 def _add_doctor(commands: _Commands) -> None:
@@ -111,6 +124,15 @@ def _add_settings(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--strict", action="store_true", help="make a refusal an error")
 
 
+_COMMANDS = (
+    _add_doctor,
+    _add_status,
+    _add_env,
+    _add_run,
+    _add_rehearse,
+    _add_demo,
+    _add_bench,
+)
 _MODES = ("eager", "piecewise", "full_decode_only")
 
 

@@ -2,10 +2,7 @@
 
 from __future__ import annotations
 
-import os
 import pickle
-import subprocess
-import sys
 import tempfile
 import threading
 from dataclasses import dataclass
@@ -13,6 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from kstep_shim.demo import outcome
+from kstep_shim.demo.processes import run_module
 from kstep_shim.demo.stage import ENVIRONMENT
 from kstep_shim.errors import KStepError
 
@@ -76,24 +74,14 @@ def run_process(
     """
     job = result.with_suffix(".job")
     job.write_bytes(pickle.dumps((shape, (scenario,))))
-    log = result.with_suffix(".log")
-    environment = {k: v for k, v in os.environ.items() if not k.startswith("KSTEP_SHIM")}
-    with log.open("w") as errors:
-        process = subprocess.Popen(
-            [sys.executable, "-m", "kstep_shim.demo.child", str(job), str(result)],
-            stdout=subprocess.PIPE,
-            stderr=errors,
-            text=True,
-            env={**environment, **ENVIRONMENT},
-        )
-        assert process.stdout is not None
-        for line in process.stdout:
-            if line.strip().isdigit():
-                progress(int(line))
-        code = process.wait()
-    if code != 0:
-        tail = "\n".join(line for line in log.read_text().splitlines() if "leaked" not in line)
-        raise KStepError(f"the K={shape.frames} process exited with {code}:\n{tail[-3000:]}")
+    run_module(
+        "kstep_shim.demo.child",
+        [job, result],
+        what=f"the K={shape.frames} process",
+        log=result.with_suffix(".log"),
+        progress=progress,
+        environment=ENVIRONMENT,
+    )
 
 
 def run_both(

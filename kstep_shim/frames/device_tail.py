@@ -39,12 +39,17 @@ class DeviceTail:
         The Talker's sampler.
     rows, frames : int
         Most requests of a step, and K.
+
+    Attributes
+    ----------
+    kernel : TailKernel
+        What runs on the device.
     """
 
     def __init__(self, codec: Codec, rows: int, frames: int) -> None:
         self._codec = codec
         self._table = CodecTable(rows, frames, codec.talker.emb_code[0].weight)
-        self._kernel = TailKernel(codec, self._table)
+        self.kernel = TailKernel(codec, self._table)
         # Codec states that the rows hold, with the frames drawn by then.
         self._resident: list[tuple[dict[str, Any], int]] = []
         self._template: Any = None
@@ -63,27 +68,27 @@ class DeviceTail:
             for request, may, left in zip(self._requests, eligible, self._left, strict=True)
         ]
         # Before the state goes in: a first capture runs on these very buffers.
-        spoiled = self._kernel.prepare(count)
+        spoiled = self.kernel.prepare(count)
         if spoiled or not self._left_here():
             self._load_codes()
         else:
             self._table.keep_codes(count)
         rows = zip(self._requests, self._allowed, strict=True)
         self._table.load([request.numbers(self._codec, allowed) for request, allowed in rows])
-        self._kernel.look_ahead()
+        self.kernel.look_ahead()
         self._draw(0)
 
     def frame(self, frame: int, hidden: Tensor) -> Tensor | None:
         """Sample frame `frame` of every request that goes on, and embed for the next one."""
-        self._kernel.run(hidden, self._step.rows_at(frame), self._step.slice_at(frame))
+        self.kernel.run(hidden, self._step.rows_at(frame), self._step.slice_at(frame))
         if frame + 1 < self._step.frames:
             self._draw(frame + 1)
         self._hidden = hidden
-        return self._kernel.embeds
+        return self.kernel.embeds
 
     def _draw(self, frame: int) -> None:
         """Draw the noise of frame `frame` for every request that may still speak then."""
-        with self._kernel.beside() as noise:
+        with self.kernel.beside() as noise:
             for index, request in enumerate(self._requests):
                 if frame < self._allowed[index]:
                     request.draw(noise[index])
@@ -97,7 +102,7 @@ class DeviceTail:
             Naming the requests; nothing of theirs was emitted.
         """
         count = len(self._requests)
-        self._kernel.join()
+        self.kernel.join()
         results = self._table.read(count)
         broken = [r.name for r, row in zip(self._requests, results, strict=True) if not row[1]]
         if broken:

@@ -14,7 +14,7 @@ from kstep_shim.frames.codec_table import CodecTable
 from kstep_shim.frames.notices import process_notices
 
 
-class _Graphs(NamedTuple):
+class TailGraphs(NamedTuple):
     """The captured parts of a frame."""
 
     look_ahead: torch.cuda.CUDAGraph
@@ -52,7 +52,7 @@ class TailKernel:
         self._probabilities = torch.zeros_like(self.noise)
         self._sampled = torch.zeros_like(table.current)
         self._live = torch.zeros_like(table.valid)
-        self._graphs: dict[int, _Graphs | None] = {}
+        self._graphs: dict[int, TailGraphs | None] = {}
         self._streams: list[torch.cuda.Stream] = []
         self._aside = torch.cuda.Stream() if weight.device.type == "cuda" else None
 
@@ -63,6 +63,14 @@ class TailKernel:
             return False
         self._graphs[count] = self._capture(count)
         return True
+
+    def graphs(self, count: int) -> TailGraphs | None:
+        """The captured parts for `count` rows, if there are any."""
+        return self._graphs.get(count)
+
+    def rewind(self) -> None:
+        """Start counting frames from 0 again."""
+        self._table.frame.zero_()
 
     def look_ahead(self) -> None:
         """Before a step's first frame: its penalties and floors, from the rows as loaded."""
@@ -145,7 +153,7 @@ class TailKernel:
         scores = self._codec.candidates(self._hidden[one], self._alpha[one], self._too_early[one])
         self._candidates[one].copy_(scores)
 
-    def _capture(self, count: int) -> _Graphs | None:
+    def _capture(self, count: int) -> TailGraphs | None:
         while len(self._streams) < count:
             self._streams.append(torch.cuda.Stream())
         parts: list[Callable[[], None]] = [
@@ -153,9 +161,9 @@ class TailKernel:
             lambda: self._sample(count, self._side_by_side),
             lambda: self._settle(count),
         ]
-        self._table.frame.zero_()
+        self.rewind()
         try:
-            return _Graphs(*map(_captured, parts))
+            return TailGraphs(*map(_captured, parts))
         except RuntimeError as error:
             process_notices.notify(
                 "tail capture", f"frame tail runs without captured graphs: {error}"

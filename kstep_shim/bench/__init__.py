@@ -1,0 +1,1 @@
+"""``kstep-shim bench``: time per frame at K=1, stock, and at several K, paired in one run."""
