@@ -46,9 +46,10 @@ class Booking:
     status: Any
     computed: int
     tokens: int
+    drafted: bool
 
 
-def book_tokens(request: Any, width: int, sampled: list[int]) -> None:
+def book_tokens(request: Any, width: int, sampled: list[int], *, drafted: bool) -> None:
     """Note, before the engine counts a step, what `request` had, and cut ids behind its limit.
 
     The engine would drop those ids itself, but only after it has counted them as accepted; a
@@ -57,7 +58,7 @@ def book_tokens(request: Any, width: int, sampled: list[int]) -> None:
     """
     del sampled[max(1, request.max_tokens - request.num_output_tokens) :]
     computed = request.num_computed_tokens - width
-    booked = (request.status, computed, request.num_output_tokens, len(sampled))
+    booked = (request.status, computed, request.num_output_tokens, len(sampled), drafted)
     setattr(request, _BOOKED, booked)
 
 
@@ -70,11 +71,11 @@ def take_booking(request: Any) -> Booking | None:
     booking = vars(request).pop(_BOOKED, None)
     if booking is None:
         return None
-    status, computed, before, sampled = booking
+    status, computed, before, sampled, drafted = booking
     accepted = request.num_output_tokens - before
     if accepted < 0 or (accepted == 0 and sampled):
         accepted = sampled
-    return Booking(status, computed, accepted)
+    return Booking(status, computed, accepted, drafted)
 
 
 def split_by_token(payload: Mapping[str, Any], tokens: int) -> Iterator[dict[str, Any]]:

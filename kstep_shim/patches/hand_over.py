@@ -25,7 +25,9 @@ def _send(
         wrapped(multimodal_output, request, is_segment_finished)
         return
     at_token = hand_over.RequestAtToken
-    if booking.tokens > 1 and multimodal_output is not None:
+    # One token of a K-wide row comes with K hidden rows; a prompt's one token keeps all of its own.
+    wide = booking.tokens > 1 or (booking.drafted and booking.tokens == 1)
+    if wide and multimodal_output is not None:
         parts = list(hand_over.split_by_token(multimodal_output, booking.tokens))
     else:
         parts = [multimodal_output]

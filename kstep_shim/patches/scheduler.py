@@ -142,10 +142,12 @@ def _book(scheduler: Any, scheduler_output: Any, model_runner_output: Any) -> No
     from kstep_shim._logging import LOGGER
 
     sampled, index = model_runner_output.sampled_token_ids, model_runner_output.req_id_to_index
+    drafts = scheduler_output.scheduled_spec_decode_tokens
     for name, width in scheduler_output.num_scheduled_tokens.items():
         request = scheduler.requests.get(name)
         if request is not None and not request.is_finished():
-            book_tokens(request, width, sampled[index[name]] if sampled else [])
+            ids = sampled[index[name]] if sampled else []
+            book_tokens(request, width, ids, drafted=name in drafts)
     settled = schedule.settle_empty_rows(scheduler, scheduler_output, model_runner_output)
     if settled:
         counters().increment("rows_rolled_back", len(settled))
