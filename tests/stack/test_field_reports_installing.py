@@ -3,35 +3,13 @@
 from __future__ import annotations
 
 import itertools
-import json
-import os
-import subprocess
-import sys
-from pathlib import Path
-from typing import Any
 
 import pytest
 from support import compiled
+from support.fresh import run_script
 from support.stages import Stages
 
-_TESTS = Path(__file__).parents[1]
 PACKAGES = ("vllm", "vllm_omni", "vllm_ascend")
-
-
-def import_after_install(what: str) -> dict[str, Any]:
-    inherited = {k: v for k, v in os.environ.items() if not k.startswith("KSTEP_SHIM")}
-    path = os.pathsep.join([str(_TESTS), inherited.get("PYTHONPATH", "")])
-    done = subprocess.run(
-        [sys.executable, "-m", "support.stack_imports", what],
-        env={**inherited, "PYTHONPATH": path.rstrip(os.pathsep)},
-        capture_output=True,
-        text=True,
-        timeout=240,
-        check=False,
-    )
-    assert done.returncode == 0, done.stderr[-3000:]
-    found: dict[str, Any] = json.loads(done.stdout.splitlines()[-1])
-    return found
 
 
 def test_field_report_26_everything_patched_round_trips(stages: Stages) -> None:
@@ -41,7 +19,7 @@ def test_field_report_26_everything_patched_round_trips(stages: Stages) -> None:
 @pytest.mark.long
 @pytest.mark.parametrize("order", list(itertools.permutations(PACKAGES)), ids=",".join)
 def test_field_report_27_every_order_of_imports(order: tuple[str, ...]) -> None:
-    found = import_after_install(",".join(order))
+    found = run_script("support.stack_imports", ",".join(order))
     assert found["errors"] == []
     assert set(found["states"].values()) == {"APPLIED"}
 
@@ -50,7 +28,7 @@ def test_field_report_27_every_order_of_imports(order: tuple[str, ...]) -> None:
 @pytest.mark.timeout(2400)
 def test_field_report_27_imports_from_four_threads() -> None:
     for _ in range(20):
-        found = import_after_install("storm")
+        found = run_script("support.stack_imports", "storm")
         assert found["errors"] == []
         assert set(found["states"].values()) == {"APPLIED"}
 
