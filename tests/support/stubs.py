@@ -106,6 +106,13 @@ class Stack:
         return replace(found, targets=(replace(found.targets[0], **changes),))
 
 
+def raw_attributes(module: Any) -> dict[str, Any]:
+    """Return the raw objects of a stub module that the standard patches touch."""
+    found = {f"Runner.{name}": value for name, value in vars(module.Runner).items()}
+    found |= {f"Base.{name}": value for name, value in vars(module.Base).items()}
+    return found | {"function": module.function}
+
+
 @contextmanager
 def on_path(directory: Path) -> Iterator[None]:
     """Make the modules of `directory` importable for a while."""
