@@ -94,6 +94,7 @@ def _run(runner: Any, frames: int, extras: dict[str, Any], call: _Call) -> Any:
 
     from kstep_shim.frames.loop import run
     from kstep_shim.frames.tokens import ensure_stop_token_vocab
+    from kstep_shim.frames.wide_graph import note_missing_graph
     from kstep_shim.multi_frame import begin_narrow_step, end_narrow_step
 
     context = get_forward_context()
@@ -107,6 +108,7 @@ def _run(runner: Any, frames: int, extras: dict[str, Any], call: _Call) -> Any:
         spans=spans,
     )
     counters().increment("steps_narrow", narrow is not None)
+    note_missing_graph(runner, context, len(spans), frames)
     run_model, after_forward = _forward(runner, context, extras, call)
     try:
         output = run(

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import os
-
 import pytest
 from support import enpu, scenarios
+from support.graph_cases import narrow_on
 from support.stages import Stages
 
 from kstep_shim.demo.scenario import GraphMode, StageShape
@@ -13,25 +12,9 @@ from kstep_shim.demo.scenario import GraphMode, StageShape
 FULL = GraphMode.FULL_DECODE_ONLY
 
 
-def narrow_on() -> None:
-    """This part is on the list of those on which the capture is known to fault."""
-    os.environ["KSTEP_SHIM_NARROW"] = "on"
-
-
 def narrow_on_with_soft_segmentation() -> None:
     narrow_on()
     enpu.update_before_replay()
-
-
-def narrow_on_but_its_capture_fails() -> None:
-    narrow_on()
-    from kstep_shim.frames import one_query
-
-    def failing(graphs, capture_model):
-        with graphs.dispatching():
-            raise RuntimeError("insufficient stream resources")
-
-    one_query.OneQueryGraphs.capture = failing
 
 
 @pytest.mark.parametrize("frames", [4, pytest.param(16, marks=pytest.mark.long)])
@@ -43,12 +26,14 @@ def test_every_step_replays_them_and_equals_one_frame_per_step(stages: Stages, f
     assert outcomes[cases[-1].name].counters["draftless_one_query"] > 0
 
 
+@pytest.mark.long
 def test_rows_that_pad_a_graph(stages: Stages) -> None:
     shape = StageShape(frames=4, mode=FULL, capture_sizes=(8, 16))
     outcomes = stages.compare(shape, scenarios.batches((1, 2, 3)), prepare=narrow_on)
     assert all(result.counters["steps_narrow"] > 0 for result in outcomes.values())
 
 
+@pytest.mark.long
 def test_parameter_update_before_each_replay(stages: Stages) -> None:
     outcomes = stages.compare(
         StageShape(frames=4, mode=FULL),
@@ -66,11 +51,3 @@ def test_every_ending_at_every_offset(stages: Stages, cases) -> None:
     shape = StageShape(frames=4, mode=FULL)
     outcomes = stages.compare(shape, cases(4), prepare=narrow_on)
     assert any(result.counters["steps_narrow"] for result in outcomes.values())
-
-
-@pytest.mark.parametrize("prepare", [None, narrow_on_but_its_capture_fails])
-def test_without_them_the_wide_replay_serves(stages: Stages, prepare) -> None:
-    shape = StageShape(frames=4, mode=FULL)
-    outcome = stages.compare(shape, scenarios.batches((2,)), prepare=prepare)["batch2"]
-    assert outcome.counters["steps_engaged"] > 0
-    assert outcome.counters["steps_narrow"] == 0
