@@ -3,36 +3,12 @@
 from __future__ import annotations
 
 import ast
-import functools
-import importlib.util
 from collections.abc import Iterator, Sequence
-from importlib.machinery import ModuleSpec, PathFinder
-from pathlib import Path
 
+from kstep_shim._sources import assigned, find, imports, locate, parse
 from kstep_shim.declaration import Kind, Target
 
-_Definition = ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef
 _MAX_REEXPORTS = 8
-
-
-def locate(module: str) -> Path | None:
-    """Return the source file of a module, None when there is none; no package is imported."""
-    first, *rest = module.split(".")
-    try:
-        # A top-level name has no parent, so this looks without importing.
-        spec: ModuleSpec | None = importlib.util.find_spec(first)
-    except (ImportError, ValueError):
-        return None
-    name = first
-    for part in rest:
-        if spec is None or spec.submodule_search_locations is None:
-            return None
-        name = f"{name}.{part}"
-        spec = PathFinder.find_spec(name, list(spec.submodule_search_locations))
-    if spec is None or spec.origin is None or not spec.has_location:
-        return None
-    path = Path(spec.origin)
-    return path if path.suffix == ".py" and path.is_file() else None
 
 
 def missing_module(target: Target) -> str | None:
@@ -68,22 +44,22 @@ def static_problem(target: Target) -> str | None:
 
 
 def _problem(target: Target) -> str | None:
-    body: Sequence[ast.stmt] = _parse(target.module).body
+    body: Sequence[ast.stmt] = parse(target.module).body
     class_node: ast.ClassDef | None = None
     for name in target.owner_names:
-        found = _find(body, name)
+        found = find(body, name)
         if not isinstance(found, ast.ClassDef):
-            imported = found is None and name in _imports(target.module)
+            imported = found is None and name in imports(target.module)
             owner = ".".join(target.owner_names)
             return None if imported else f"{target.path}: {owner} does not exist"
         class_node, body = found, found.body
-    found = _find(body, target.name)
+    found = find(body, target.name)
     if target.kind is Kind.ADDED:
-        taken = found is not None or _assigned(body, target.name)
+        taken = found is not None or assigned(body, target.name)
         return f"{target.path} exists already" if taken else None
     if isinstance(found, (ast.FunctionDef, ast.AsyncFunctionDef)):
         return _compare(target, found)
-    if found is not None or _assigned(body, target.name):
+    if found is not None or assigned(body, target.name):
         return None
     if class_node is None:
         return f"{target.path} does not exist"
@@ -94,10 +70,10 @@ def _inherited(target: Target, class_node: ast.ClassDef) -> str | None:
     unknown: list[str] = []
     problems: list[str | None] = []
     for base in _lineage(target.module, class_node, unknown, set()):
-        found = _find(base.body, target.name)
+        found = find(base.body, target.name)
         if isinstance(found, (ast.FunctionDef, ast.AsyncFunctionDef)):
             problems.append(_compare(target, found))
-        elif _assigned(base.body, target.name):
+        elif assigned(base.body, target.name):
             problems.append(None)
     # The order here is not exactly the method resolution order, so one that fits is enough.
     if unknown or None in problems:
@@ -123,13 +99,13 @@ def _lineage(
 def _class_named(module: str, name: str) -> tuple[str, ast.ClassDef] | None:
     """Find a class by the name that a module knows it by, through a few re-exports."""
     for _ in range(_MAX_REEXPORTS):
-        found = _find(_parse(module).body, name)
+        found = find(parse(module).body, name)
         if isinstance(found, ast.ClassDef):
             return module, found
-        imports = _imports(module)
-        if name not in imports:
+        imported = imports(module)
+        if name not in imported:
             return None
-        module, name = imports[name]
+        module, name = imported[name]
     return None
 
 
@@ -146,63 +122,3 @@ def _compare(target: Target, function: ast.FunctionDef | ast.AsyncFunctionDef) -
     if names == target.parameters:
         return None
     return f"{target.path} takes ({', '.join(names)}) instead of ({', '.join(target.parameters)})"
-
-
-@functools.lru_cache(maxsize=64)
-def _parse_file(path: Path, modified: int) -> ast.Module:
-    return ast.parse(path.read_bytes(), filename=str(path))
-
-
-def _parse(module: str) -> ast.Module:
-    path = locate(module)
-    if path is None:
-        return ast.Module(body=[], type_ignores=[])
-    return _parse_file(path, path.stat().st_mtime_ns)
-
-
-def _statements(body: Sequence[ast.stmt]) -> Iterator[ast.stmt]:
-    """All statements of one scope: those under if, try and with belong to it."""
-    for statement in body:
-        yield statement
-        for field in ("body", "orelse", "finalbody"):
-            if isinstance(statement, (ast.If, ast.Try, ast.With)):
-                yield from _statements(getattr(statement, field, []))
-
-
-def _find(body: Sequence[ast.stmt], name: str) -> _Definition | None:
-    # The last definition of a name is the one that counts at run time.
-    found = None
-    for statement in _statements(body):
-        if isinstance(statement, _Definition) and statement.name == name:
-            found = statement
-    return found
-
-
-def _assigned(body: Sequence[ast.stmt], name: str) -> bool:
-    return any(
-        isinstance(part, ast.Name) and part.id == name
-        for statement in _statements(body)
-        if isinstance(statement, (ast.Assign, ast.AnnAssign))
-        for target in (
-            statement.targets if isinstance(statement, ast.Assign) else [statement.target]
-        )
-        for part in ast.walk(target)
-    )
-
-
-def _imports(module: str) -> dict[str, tuple[str, str]]:
-    """Map each local name that a ``from`` import binds to its module and its name there."""
-    path = locate(module)
-    package = module if path is not None and path.name == "__init__.py" else _parent(module)
-    found: dict[str, tuple[str, str]] = {}
-    for statement in _statements(_parse(module).body):
-        if isinstance(statement, ast.ImportFrom):
-            source = "." * statement.level + (statement.module or "")
-            absolute = importlib.util.resolve_name(source, package) if statement.level else source
-            for alias in statement.names:
-                found[alias.asname or alias.name] = (absolute, alias.name)
-    return found
-
-
-def _parent(module: str) -> str:
-    return module.rpartition(".")[0]

@@ -60,7 +60,9 @@ def examine(environ: Mapping[str, str], deployment: Deployment | None = None) ->
     """
     settings, setting = _settings(environ)
     unknown = [Check("variables", Verdict.WARN, text) for text in variables.unknown(environ)]
-    found = [*_versions(environ), setting, *unknown, *_carriers(environ), *_patch_points(settings)]
+    with guards.reading():
+        points = list(_patch_points(settings))
+    found = [*_versions(environ), setting, *unknown, *_carriers(environ), *points]
     yield from found
     if deployment is not None:
         failed = next((check for check in found if check.verdict is Verdict.FAIL), None)

@@ -17,6 +17,7 @@ from typing import Any, Final
 
 from packaging.version import InvalidVersion, Version
 
+from kstep_shim._sources import reading
 from kstep_shim._static import static_problem
 from kstep_shim.declaration import Kind, Patch, Target
 
@@ -25,6 +26,7 @@ __all__ = [
     "TESTED_VERSIONS",
     "carrier_problem",
     "live_problem",
+    "reading",
     "resolve_owner",
     "static_patch_problem",
     "static_problem",

@@ -85,7 +85,8 @@ class Installation:
                 for patch in required
                 if (problem := guards.static_patch_problem(patch))
             )
-            self._static = (next((f"patch {p.name}: {why}" for p, why in problems), None),)
+            with guards.reading():
+                self._static = (next((f"patch {p.name}: {why}" for p, why in problems), None),)
         return self._static[0]
 
     def promise(self, frames: int, source: str) -> None:

@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 import yaml
 
-from kstep_shim._static import locate
+from kstep_shim._sources import locate
 from kstep_shim.settings import Settings
 from kstep_shim.variables import VARIABLES, switched
 

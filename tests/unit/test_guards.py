@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import importlib.metadata
 import subprocess
 import sys
@@ -11,7 +12,7 @@ from typing import Any
 import pytest
 from support.stubs import Stack, target
 
-from kstep_shim import Settings, catalog, guards
+from kstep_shim import Settings, _sources, catalog, guards
 from kstep_shim.declaration import Kind, Patch, State
 
 
@@ -185,6 +186,14 @@ def test_static_problem_follows_imports_of_bases(tmp_path: Path, stack: Stack) -
     assert "takes (self, value, extra)" in (wrong or "")
     static = target(child.name, "Child.static", "value", "width", kind=Kind.STATICMETHOD)
     assert guards.static_problem(static) is None
+
+
+def test_what_was_read_is_not_kept(stack: Stack) -> None:
+    # A head process serves for months, and syntax trees take tens of megabytes.
+    stack.load()
+    assert stack.installer().install().active
+    assert _sources._parse_file.cache_info().currsize == 0
+    assert gc.isenabled()
 
 
 def test_a_file_that_cannot_be_parsed_is_a_problem(tmp_path: Path, stack: Stack) -> None:
