@@ -5,19 +5,22 @@ from __future__ import annotations
 import copy
 from typing import Any
 
-from kstep_shim.frames.tokens import CONTINUE_TOKEN_ID
+from kstep_shim.frames.tokens import CONTINUE_TOKEN_ID, STOP_ROW_WIDTH
 
 #: Options that name ids of a real vocabulary. On the stop row they would crash the stage (an id
 #: above 1) or take away the end of speech.
 _VOCABULARY_OPTIONS = ("allowed_token_ids", "logit_bias", "_bad_words_token_ids")
+#: Options that make the engine look at every row of the head, of which a K-frame step keeps none.
+_ROW_OPTIONS = ("logprobs", "prompt_logprobs", "logprob_token_ids", "structured_outputs")
+_COUNTS = ("logprobs", "prompt_logprobs")
 
 
 def single_frame_reason(sampling_params: Any) -> str | None:
     """Name the option that keeps a request at one frame per step, or ``None``.
 
-    Logprobs need one head row per engine step. Stop token 0 and repetition detection let the
-    engine end a request on a *continue* id, which the codec cannot foresee, so the frames after
-    it in the same step would be too many.
+    Logprobs and grammars need one head row per engine step. Stop token 0 and repetition detection
+    let the engine end a request on a *continue* id, which the codec cannot foresee, so the frames
+    after it in the same step would be too many.
 
     Parameters
     ----------
@@ -30,10 +33,9 @@ def single_frame_reason(sampling_params: Any) -> str | None:
     """
     if sampling_params is None:
         return None
-    if getattr(sampling_params, "logprobs", None) is not None:
-        return "logprobs"
-    if getattr(sampling_params, "prompt_logprobs", None) is not None:
-        return "prompt_logprobs"
+    for name in _ROW_OPTIONS:
+        if getattr(sampling_params, name, None) is not None:
+            return name
     if getattr(sampling_params, "repetition_detection", None) is not None:
         return "repetition_detection"
     if CONTINUE_TOKEN_ID in (getattr(sampling_params, "stop_token_ids", None) or ()):
@@ -45,6 +47,9 @@ def single_frame_reason(sampling_params: Any) -> str | None:
 
 def without_vocabulary_options(sampling_params: Any) -> tuple[Any, list[str]]:
     """Take the options away that have no meaning on a stop row.
+
+    Some of them crash the released stage, for every client that it serves. A request for more
+    logprobs than the row is wide gets as many as there are.
 
     Parameters
     ----------
@@ -58,12 +63,23 @@ def without_vocabulary_options(sampling_params: Any) -> tuple[Any, list[str]]:
     ignored : list of str
         What was taken away.
     """
-    ignored = [
-        name for name in _VOCABULARY_OPTIONS if getattr(sampling_params, name, None) is not None
-    ]
-    if not ignored:
+    instead: dict[str, int | None] = {
+        name: None
+        for name in _VOCABULARY_OPTIONS
+        if getattr(sampling_params, name, None) is not None
+    }
+    named = getattr(sampling_params, "logprob_token_ids", None) or ()
+    if any(token >= STOP_ROW_WIDTH for token in named):
+        instead["logprob_token_ids"] = None
+    for name in _COUNTS:
+        if (getattr(sampling_params, name, None) or 0) > STOP_ROW_WIDTH:
+            instead[name] = STOP_ROW_WIDTH
+    if not instead:
         return sampling_params, []
     kept = copy.copy(sampling_params)
-    for name in ignored:
-        setattr(kept, name, None)
-    return kept, [name.removeprefix("_") for name in ignored]
+    for name, value in instead.items():
+        setattr(kept, name, value)
+    above = f" above {STOP_ROW_WIDTH}"
+    return kept, [
+        name.removeprefix("_") + (above if value else "") for name, value in instead.items()
+    ]

@@ -136,7 +136,11 @@ def test_drafts_come_from_the_runner_s_own_number() -> None:
     [
         {"logprobs": 1},
         {"logprobs": 0},
+        {"logprobs": -1},
         {"prompt_logprobs": 0},
+        {"prompt_logprobs": -1},
+        {"logprob_token_ids": [1]},
+        {"structured_outputs": object()},
         {"repetition_detection": object()},
         {"stop_token_ids": [0, 1]},
         {"eos_token_id": 0},
