@@ -10,7 +10,7 @@ from support.stress_plan import StressPlan
 
 @pytest.fixture(scope="module")
 def stress(stages: Stages) -> Stress:
-    return Stress(stages)
+    return Stress(stages, timeout=1800.0)
 
 
 @pytest.mark.parametrize(
