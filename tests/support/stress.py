@@ -88,8 +88,7 @@ def differences(expected: Spoken, spoken: Spoken) -> list[str]:
     want, got = expected.outcome, spoken.outcome
     count = len(got.tokens)
     cut = (spoken.gone or spoken.preempted) and count < len(want.tokens)
-    # A code comes with its token, but for the token that carries the codec's end.
-    codes = min(len(want.codes), count + len(spoken.chunks) - 1)
+    codes = expected.coded.get(count)
     pairs: dict[str, tuple[Any, Any]] = {
         "tokens": (want.tokens[:count] if cut else want.tokens, got.tokens),
         "codes": (want.codes[:codes] if cut else want.codes, got.codes),

@@ -22,11 +22,15 @@ Key = tuple[str, tuple[int, ...]]
 
 @dataclass
 class Spoken:
-    """What one request produced; ``sent`` says how many payloads had left after n tokens."""
+    """What one request produced.
+
+    ``sent`` and ``coded`` say how many payloads had left, and codes had come, after n tokens.
+    """
 
     outcome: RequestOutcome
     chunks: list[int] = field(default_factory=list)
     sent: dict[int, int] = field(default_factory=dict)
+    coded: dict[int, int] = field(default_factory=dict)
     gone: bool = False
     preempted: bool = False
     spec: RequestSpec | None = None
@@ -108,7 +112,9 @@ class StressDriver(Driver):
         self._step()
         for name in list(self._alive):
             spoken = self._spoken[name]
-            spoken.sent[len(spoken.outcome.tokens)] = len(spoken.outcome.payloads)
+            count = len(spoken.outcome.tokens)
+            spoken.sent[count] = len(spoken.outcome.payloads)
+            spoken.coded[count] = len(spoken.outcome.codes)
             if spoken.outcome.finish_reason is not None:
                 del self._alive[name]
         self._leave("after")

@@ -148,8 +148,7 @@ def _attend(
     """Return the attention of one row ``[heads, size]`` over ``[kv_heads, length, size]``."""
     kv_heads, _, size = keys.shape
     grouped = query.to(torch.float32, copy=True).view(kv_heads, -1, size)
-    heads = [
-        torch.softmax((group @ key.mT.contiguous()) * scale, -1) @ value
-        for group, key, value in zip(grouped, keys, values, strict=True)
-    ]
-    return torch.cat(heads).view(query.shape[0], -1)
+    # Fresh operands, so that a product depends on the row's own shape and nothing else.
+    scores = torch.bmm(grouped, keys.mT.contiguous()) * scale
+    heads = torch.bmm(torch.softmax(scores, -1), values.contiguous())
+    return heads.view(query.shape[0], -1)
