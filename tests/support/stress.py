@@ -8,8 +8,9 @@ from functools import partial
 from typing import Any
 
 from support.stages import Stages
+from support.stress_driver import Key, Spoken, StressResult
 from support.stress_plan import Plan
-from support.stress_run import Key, Spoken, StressResult, run_alone, run_plan
+from support.stress_run import run_alone, run_plan
 
 #: Stock keeps these for a client that left before its end, at K=1 too.
 _STOCK_LEFTOVERS = ("adapter.",)
