@@ -52,30 +52,39 @@ class Booking:
 def book_tokens(request: Any, width: int, sampled: list[int], *, drafted: bool) -> None:
     """Note, before the engine counts a step, what `request` had, and cut ids behind its limit.
 
-    The engine would drop those ids itself, but only after it has counted them as accepted; a
-    session that goes on would keep a token too many. By the time of the hand-over the live counts
-    may be those of the session's next unit.
+    By the time of the hand-over the live counts may be those of the session's next unit.
     """
-    del sampled[max(1, request.max_tokens - request.num_output_tokens) :]
+    cut_behind_limit(request, sampled)
     computed = request.num_computed_tokens - width
     booked = (request.status, computed, request.num_output_tokens, len(sampled), drafted)
     setattr(request, _BOOKED, booked)
 
 
-def take_booking(request: Any) -> Booking | None:
-    """What `book_tokens` noted, with the tokens accepted since; ``None`` if it did not.
+def cut_behind_limit(request: Any, sampled: list[int]) -> None:
+    """Drop the ids that the engine would drop too, but only after it has counted them.
 
-    A segment's end clears the request's tokens before they can be counted; there the step's own
-    ids, which end with the first stop or at the limit, say how many were accepted.
+    A session that goes on would keep a token too many.
     """
+    del sampled[max(1, request.max_tokens - request.num_output_tokens) :]
+
+
+def take_booking(request: Any) -> Booking | None:
+    """What `book_tokens` noted, with the tokens accepted since; ``None`` if it did not."""
     booking = vars(request).pop(_BOOKED, None)
     if booking is None:
         return None
     status, computed, before, sampled, drafted = booking
-    accepted = request.num_output_tokens - before
-    if accepted < 0 or (accepted == 0 and sampled):
-        accepted = sampled
-    return Booking(status, computed, accepted, drafted)
+    return Booking(status, computed, accepted_tokens(request, before, sampled), drafted)
+
+
+def accepted_tokens(request: Any, before: int, sampled: int) -> int:
+    """How many of a step's `sampled` ids the engine took, of a request that had `before`.
+
+    A segment's end clears the request's tokens before they can be counted; there all ids of the
+    step were taken, which end with the first stop or at the limit.
+    """
+    accepted: int = request.num_output_tokens - before
+    return sampled if accepted < 0 or (accepted == 0 and sampled) else accepted
 
 
 def split_by_token(payload: Mapping[str, Any], tokens: int) -> Iterator[dict[str, Any]]:

@@ -33,10 +33,20 @@ def test_a_unit_that_its_limit_ends_inside_a_step_leaves_the_next_one_alone(
     _assert_equal(stages, 4, 1, 4, limit)
 
 
+def test_a_unit_that_is_queued_early_is_sent_as_at_one_frame(stages: Stages) -> None:
+    # With five frames a step the window's end and the unit's fall into one step.
+    _assert_equal(stages, 5, 1, 4, early=True)
+
+
 def _assert_equal(
-    stages: Stages, frames: int, sessions: int, units: int, limit: int = UNIT
+    stages: Stages,
+    frames: int,
+    sessions: int,
+    units: int,
+    limit: int = UNIT,
+    early: bool = False,
 ) -> None:
-    jobs = [partial(converse, k, sessions, units, 3, limit) for k in (1, frames)]
+    jobs = [partial(converse, k, sessions, units, 3, limit, early) for k in (1, frames)]
     expected, actual = (stages.call(job, timeout=900.0) for job in jobs)
     for name, session in expected.items():
         assert len(session.units) == units

@@ -25,9 +25,12 @@ class Session:
 
 
 def converse(
-    frames: int, sessions: int, units: int, boundary: int, limit: int = UNIT
+    frames: int, sessions: int, units: int, boundary: int, limit: int = UNIT, early: bool = False
 ) -> dict[str, Session]:
-    """Serve duplex sessions of units of `limit`; every `boundary`-th one starts a turn."""
+    """Serve duplex sessions of units of `limit`; every `boundary`-th one starts a turn.
+
+    Units come when the one before has ended, or `early`, while it speaks.
+    """
     prepare_environment()
     import torch  # noqa: F401
 
@@ -41,7 +44,8 @@ def converse(
         for number, name in enumerate(names):
             request = engine.scheduler.requests.get(name)
             waits = request is None or request.status.name == "WAITING_FOR_STREAMING_REQ"
-            if sent[name] < units and waits and step >= 2 * number:
+            speaks = early and sent[name] == len(found[name].units) + 1
+            if sent[name] < units and (waits or speaks) and step >= 2 * number:
                 unit = sent[name]
                 engine.add_request(_unit(name, unit, unit % boundary == 0, limit))
                 sent[name] += 1

@@ -12,7 +12,6 @@ import os
 import subprocess
 import sys
 import time
-from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
@@ -21,16 +20,21 @@ _SCHEDULER = "tests/stack/test_scheduler.py::"
 _REPORTS = "tests/stack/test_field_reports.py::test_field_report_"
 _RESULTS = "tests/stack/test_field_reports_scheduler.py::test_field_report_"
 _TRAFFIC = "tests/stack/test_field_reports_traffic.py::"
+_DUPLEX = "tests/stack/test_duplex.py::test_"
 _LENGTHS = "tests/stack/test_hand_over.py::test_one_speech_in_twenty[4]"
 
 
 @dataclass(frozen=True)
 class Mutant:
-    """A guard, as the attributes that are replaced, and the test that must turn red."""
+    """A guard, as the attributes that are replaced, and the test that must turn red.
+
+    Modules in ``keep`` have read the attribute before.
+    """
 
     places: tuple[str, ...]
-    instead: Callable[..., Any]
+    instead: Any
     test: str
+    keep: tuple[str, ...] = ()
 
 
 def _nothing(*_: Any, **__: Any) -> None:
@@ -120,6 +124,27 @@ MUTANTS = {
         lambda at_token: at_token._request.is_finished(),
         _LENGTHS,
     ),
+    "the head has no vocabulary": Mutant(
+        ("frames.tokens:STOP_ROW_WIDTH",),
+        0,
+        _REPORTS + "06_endings_inside_a_step",
+        keep=("frames.verify", "frames.options"),
+    ),
+    "a limit inside a duplex unit is counted late": Mutant(
+        ("frames.hand_over:cut_behind_limit",),
+        _nothing,
+        _DUPLEX + "a_unit_that_its_limit_ends_inside_a_step_leaves_the_next_one_alone[10]",
+    ),
+    "a queued unit hides how many tokens there were": Mutant(
+        ("frames.hand_over:accepted_tokens",),
+        lambda request, before, _: request.num_output_tokens - before,
+        _DUPLEX + "a_unit_that_is_queued_early_is_sent_as_at_one_frame",
+    ),
+    "a wide span takes a neighbour's blocks": Mutant(
+        ("frames.schedule:_blocks_suffice",),
+        lambda *_: True,
+        _SCHEDULER + "test_what_cannot_be_k_wide_goes_single_frame[scarce_blocks_go_single_frame]",
+    ),
 }
 
 
@@ -129,6 +154,8 @@ def switch_off(name: str | None = None) -> None:
     if not name:
         return
     mutant = MUTANTS[name]
+    for reader in mutant.keep:
+        importlib.import_module(f"kstep_shim.{reader}")
     for place in mutant.places:
         module, _, path = place.partition(":")
         owner: Any = importlib.import_module(f"kstep_shim.{module}")
