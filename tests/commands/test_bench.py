@@ -82,6 +82,7 @@ def test_the_plot(tmp_path: Path) -> None:
     assert (tmp_path / "plot.png").read_bytes().startswith(b"\x89PNG")
 
 
+@pytest.mark.long
 @pytest.mark.stack
 def test_on_the_soft_npu_the_ids_are_those_of_one_frame_per_step(tmp_path: Path) -> None:
     arguments = ["-k", "4", "--batches", "2", "--frames", "14", "--rounds", "1", "--json"]

@@ -37,8 +37,9 @@ def test_field_report_20_a_step_without_its_graph_is_exact_and_counted(
     assert 0 < counters["steps_without_graph"] < counters["steps_engaged"]
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
-    "prepare", [graph_cases.poisoned_padding, long(graph_cases.wide_padding_is_checked)]
+    "prepare", [graph_cases.poisoned_padding, graph_cases.wide_padding_is_checked]
 )
 def test_field_report_21_padding_rows_point_nowhere(
     stages: Stages, prepare: Callable[[], None]
@@ -88,6 +89,7 @@ def test_field_report_24_the_loop_copies_nothing_between_host_and_device(
     assert all(result.engaged_steps > 0 for result in outcomes.values())
 
 
+@pytest.mark.long
 def test_field_report_24_a_planted_read_is_noticed(stages: Stages) -> None:
     shape = StageShape(frames=8, shim=True)
     with pytest.raises(StageError, match="HostReadError"):

@@ -26,6 +26,7 @@ def bring_up(tmp_path: Path, executor: str, **environ: str) -> dict[str, Any]:
     return found
 
 
+@pytest.mark.long
 def test_field_report_29_a_worker_that_ray_gave_no_switch(tmp_path: Path) -> None:
     found = bring_up(tmp_path, "v1", KSTEP_SHIM="1")
     assert (found["drafts"], found["worker_cls"]) == (7, "kstep_shim.promised.NPUARWorker")
