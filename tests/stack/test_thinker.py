@@ -9,6 +9,9 @@ import pytest
 from support import thinker
 from support.stages import StageError, Stages
 
+# Two stages of a model with text: tests of the overlays and of the gates are the quick ones.
+pytestmark = pytest.mark.long
+
 
 @pytest.fixture(scope="module")
 def stock(stages: Stages) -> list[dict[str, Any]]:
