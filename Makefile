@@ -14,7 +14,7 @@ demo: setup  ## K=1 against K=8 on the soft NPU
 	@$(BIN)/kstep-shim demo
 
 test: setup  ## the tests
-	$(BIN)/python -m pytest -n 2 --dist loadfile --no-loadscope-reorder
+	$(BIN)/python -m pytest -n 2 --dist loadfile
 
 test-compat:  ## what needs no stack, on Python 3.11 and 3.12 with wrapt 1.17, 2.0 and the newest
 	@tools/test_compat.sh
