@@ -10,11 +10,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from rich.console import Console
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 
 from kstep_shim.bench.results import plot, summary, table
 from kstep_shim.bench.talker import BenchJob
 from kstep_shim.demo.processes import run_module
+from kstep_shim.demo.progress import frame_progress
 from kstep_shim.demo.stage import ENVIRONMENT
 from kstep_shim.errors import KStepError
 
@@ -55,15 +55,7 @@ def _measure(arguments: argparse.Namespace, console: Console) -> list[dict[str, 
     results = []
     with (
         tempfile.TemporaryDirectory(prefix="kstep-bench-") as temporary,
-        Progress(
-            TextColumn("{task.description}"),
-            BarColumn(),
-            MofNCompleteColumn(),
-            TextColumn("frames"),
-            TimeElapsedColumn(),
-            console=console,
-            transient=True,
-        ) as progress,
+        frame_progress(console) as progress,
     ):
         tasks = {k: progress.add_task(f"K={k}", total=total, start=False) for k in ks}
         for k in ks:

@@ -68,7 +68,8 @@ def _row(k: int, batch: int, facts: dict[str, Any], before: dict[str, Any]) -> R
         over_floor=None if floor is None else round(wall / floor, 2),
         step_ms_max=round(facts["step_ms_max"], 2),
         first_window_ms=round(facts["first_window_ms"], 1),
-        ids_equal=sum(facts["codes"][name] == ids for name, ids in codes.items()),
+        # Two empty streams would be equal and show nothing.
+        ids_equal=sum(bool(ids) and facts["codes"][name] == ids for name, ids in codes.items()),
         streams=len(codes),
     )
 

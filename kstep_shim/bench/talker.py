@@ -7,10 +7,13 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from kstep_shim.demo.drive import speech_request
 from kstep_shim.demo.scenario import StageShape
-from kstep_shim.demo.stage import engine_arguments, model_runner, prepare_environment
+from kstep_shim.demo.stage import engine_arguments, prepare_environment, start_engine
 
 _WORDS = 20
+#: With a vocoder behind it the stage keeps the codes from its client, who compares them here.
+_HAND_OVER = ("async_chunk", "custom_process_next_stage_input_func", "stage_connector_spec")
 
 
 @dataclass(frozen=True)
@@ -47,38 +50,26 @@ def start(job: BenchJob) -> Any:
         max_num_seqs=rows,
         max_num_batched_tokens=max(1024, rows * job.frames_per_step),
     )
+    arguments = engine_arguments(shape)
+    for name in _HAND_OVER:
+        del arguments[name]
     if job.model is None:
         prepare_environment()
         import torch  # noqa: F401  (first: it loads the soft NPU through its entry point)
-
-        arguments = engine_arguments(shape)
     else:
         os.environ.setdefault("HF_HUB_OFFLINE", "1")
         os.environ.setdefault("VLLM_ENABLE_V1_MULTIPROCESSING", "0")
-        arguments = _on_gpu(engine_arguments(shape), Path(job.model))
+        arguments = _on_gpu(arguments, Path(job.model))
     if shape.shim:
         import kstep_shim
 
         kstep_shim.install(frames=shape.frames)
-    from vllm.v1.engine.core import EngineCore
-    from vllm.v1.executor.uniproc_executor import UniProcExecutor
-    from vllm_omni.engine.arg_utils import OmniEngineArgs
-
-    config = OmniEngineArgs(**arguments).create_engine_config()
-    engine = EngineCore(config, UniProcExecutor, log_stats=False)
-    _set_weights(engine)
-    return engine
+    return start_engine(arguments, head_scale=4.0)
 
 
 def _on_gpu(arguments: dict[str, Any], model: Path) -> dict[str, Any]:
-    """The same stage of the real shape, with the stack's own graphs and no vocoder behind it."""
-    for name in (
-        "async_chunk",
-        "custom_process_next_stage_input_func",
-        "stage_connector_spec",
-        "additional_config",
-        "compilation_config",
-    ):
+    """The same stage of the real shape, with the stack's own graphs."""
+    for name in ("additional_config", "compilation_config"):
         arguments.pop(name, None)
     return {
         **arguments,
@@ -91,42 +82,7 @@ def _on_gpu(arguments: dict[str, Any], model: Path) -> dict[str, Any]:
     }
 
 
-def _set_weights(engine: Any) -> None:
-    import torch
-
-    generator = torch.Generator().manual_seed(1234)
-    with torch.no_grad():
-        for name, parameter in sorted(model_runner(engine).get_model().named_parameters()):
-            if parameter.ndim > 1:
-                scale = 1.0 if "emb" in name else parameter.shape[-1] ** -0.5
-                # Flat logits would leave penalty, top-p and top-k nothing to decide.
-                scale *= 4.0 if "head_code" in name else 1.0
-                parameter.copy_(torch.randn(parameter.shape, generator=generator) * scale)
-            else:
-                parameter.fill_(1.0 if "norm" in name else 0.0)
-
-
 def request(name: str, index: int, frames: int, width: int) -> Any:
     """A request for `frames` frames; `width` is that of the Talker's hidden states."""
-    import torch
-    from vllm.sampling_params import SamplingParams
-    from vllm_omni.request import OmniRequest
-
-    generator = torch.Generator().manual_seed(100 + index)
-    ids = torch.randint(0, 100, (_WORDS,), generator=generator)
-    states = torch.randn(_WORDS, width, generator=generator)
-    return OmniRequest(
-        request_id=name,
-        external_req_id=name,
-        prompt_token_ids=[0] * (_WORDS + 2),
-        sampling_params=SamplingParams(
-            temperature=0.0, min_tokens=0, max_tokens=frames, stop_token_ids=[1], detokenize=False
-        ),
-        pooling_params=None,
-        model_intermediate_buffer={
-            "ids": {"tts": ids},
-            "hidden_states": {"tts": states},
-            "request_id": name,
-            "global_request_id": [name],
-        },
-    )
+    options = {"temperature": 0.0, "min_tokens": 0, "max_tokens": frames, "stop_token_ids": [1]}
+    return speech_request(name, _WORDS, 100 + index, options, width)

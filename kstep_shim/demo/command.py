@@ -8,10 +8,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from rich.console import Console
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 from rich.table import Table
 
 from kstep_shim.demo.compare import BASELINE, SHIMMED, Comparison, compare_files, run_both
+from kstep_shim.demo.progress import frame_progress
 from kstep_shim.demo.scenario import GraphMode, StageShape, staggered
 from kstep_shim.errors import KStepError
 
@@ -55,15 +55,7 @@ def _run(arguments: argparse.Namespace, console: Console) -> Comparison:
     rows = max(1, arguments.requests)
     common = {"mode": mode, "max_num_seqs": rows}
     total = arguments.requests * arguments.frames
-    with Progress(
-        TextColumn("{task.description}"),
-        BarColumn(),
-        MofNCompleteColumn(),
-        TextColumn("frames"),
-        TimeElapsedColumn(),
-        console=console,
-        transient=True,
-    ) as progress:
+    with frame_progress(console) as progress:
         tasks = {
             BASELINE: progress.add_task("K=1, no shim", total=total),
             SHIMMED: progress.add_task(f"K={arguments.k}, kstep_shim", total=total),

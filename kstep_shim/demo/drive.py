@@ -168,13 +168,6 @@ class Driver:
 
 def build_request(spec: RequestSpec) -> Any:
     """The engine's request for `spec`, with a condition that depends on its length only."""
-    import torch
-    from vllm.sampling_params import SamplingParams
-    from vllm_omni.request import OmniRequest
-
-    generator = torch.Generator().manual_seed(97 + spec.condition)
-    ids = torch.randint(0, 100, (spec.condition,), generator=generator)
-    hidden = torch.randn(spec.condition, CONDITION_WIDTH, generator=generator)
     options: dict[str, Any] = {
         "temperature": 0.0,
         "top_p": 1.0,
@@ -182,23 +175,37 @@ def build_request(spec: RequestSpec) -> Any:
         "seed": 42,
         "stop_token_ids": [1],
         **spec.sampling,
+        "min_tokens": spec.min_tokens,
+        "max_tokens": spec.max_tokens,
     }
+    return speech_request(spec.request_id, spec.condition, 97 + spec.condition, options)
+
+
+def speech_request(
+    name: str, condition: int, seed: int, options: dict[str, Any], width: int = CONDITION_WIDTH
+) -> Any:
+    """A request to speak `condition` random text tokens, with these ``SamplingParams``.
+
+    `width` is that of the Talker's hidden states.
+    """
+    import torch
+    from vllm.sampling_params import SamplingParams
+    from vllm_omni.request import OmniRequest
+
+    generator = torch.Generator().manual_seed(seed)
+    ids = torch.randint(0, 100, (condition,), generator=generator)
+    hidden = torch.randn(condition, width, generator=generator)
     return OmniRequest(
-        request_id=spec.request_id,
-        external_req_id=external_id(spec.request_id),
-        prompt_token_ids=[0] * (spec.condition + 2),
-        sampling_params=SamplingParams(
-            min_tokens=spec.min_tokens,
-            max_tokens=spec.max_tokens,
-            detokenize=False,
-            **options,
-        ),
+        request_id=name,
+        external_req_id=external_id(name),
+        prompt_token_ids=[0] * (condition + 2),
+        sampling_params=SamplingParams(detokenize=False, **options),
         pooling_params=None,
         model_intermediate_buffer={
             "ids": {"tts": ids},
             "hidden_states": {"tts": hidden},
-            "request_id": spec.request_id,
-            "global_request_id": [spec.request_id],
+            "request_id": name,
+            "global_request_id": [name],
         },
     )
 

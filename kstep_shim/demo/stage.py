@@ -127,8 +127,12 @@ def engine_arguments(shape: StageShape) -> dict[str, Any]:
     return arguments
 
 
-def randomise_weights(engine: EngineCore) -> None:
-    """Give the Talker reproducible random weights, in place so that captured graphs see them."""
+def randomise_weights(engine: EngineCore, head_scale: float = 1.0) -> None:
+    """Give the Talker reproducible random weights, in place so that captured graphs see them.
+
+    `head_scale` widens the codec head's: with the real vocabulary flat logits would leave penalty,
+    top-p and top-k nothing to decide.
+    """
     import torch
 
     generator = torch.Generator().manual_seed(WEIGHT_SEED)
@@ -136,6 +140,7 @@ def randomise_weights(engine: EngineCore) -> None:
         for name, parameter in sorted(talker_wrapper(engine).named_parameters()):
             if parameter.ndim > 1:
                 scale = 1.0 if "emb" in name else parameter.shape[-1] ** -0.5
+                scale *= head_scale if "head_code" in name else 1.0
                 parameter.copy_(torch.randn(parameter.shape, generator=generator) * scale)
             else:
                 parameter.fill_(1.0 if "norm" in name else 0.0)
@@ -161,7 +166,7 @@ def bring_up(shape: StageShape) -> EngineCore:
     return start_engine(engine_arguments(shape))
 
 
-def start_engine(arguments: dict[str, Any]) -> EngineCore:
+def start_engine(arguments: dict[str, Any], head_scale: float = 1.0) -> EngineCore:
     """Build the engine core from keyword arguments for ``OmniEngineArgs``, with random weights."""
     from vllm.v1.engine.core import EngineCore
     from vllm.v1.executor.uniproc_executor import UniProcExecutor
@@ -169,5 +174,5 @@ def start_engine(arguments: dict[str, Any]) -> EngineCore:
 
     config = OmniEngineArgs(**arguments).create_engine_config()
     engine = EngineCore(config, UniProcExecutor, log_stats=False)
-    randomise_weights(engine)
+    randomise_weights(engine, head_scale)
     return engine

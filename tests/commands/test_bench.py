@@ -45,6 +45,11 @@ def test_figures() -> None:
     assert (after.over_floor, after.ids_equal, after.streams) == (1.2, 1, 1)
 
 
+def test_streams_without_ids_are_not_equal() -> None:
+    silent = [result(1, 3.0, [], {}), result(8, 1.2, [], {})]
+    assert summary(silent)["identical"] is False
+
+
 @pytest.mark.parametrize(("codes", "code"), [([5, 6], 0), ([5, 7], 1)])
 def test_an_id_that_differs_is_a_failed_check(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], codes: list[int], code: int
