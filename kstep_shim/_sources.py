@@ -94,6 +94,16 @@ def assigned(body: Sequence[ast.stmt], name: str) -> bool:
     )
 
 
+def names_attribute(module: str, name: str) -> bool:
+    """Whether a module's source names an attribute of anything; False without a source file."""
+    path = locate(module)
+    if path is None or name not in path.read_text():
+        return False
+    return any(
+        isinstance(part, ast.Attribute) and part.attr == name for part in ast.walk(parse(module))
+    )
+
+
 def imports(module: str) -> dict[str, tuple[str, str]]:
     """Map each local name that a ``from`` import binds to its module and its name there."""
     path = locate(module)

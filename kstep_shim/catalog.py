@@ -7,7 +7,8 @@ from collections.abc import Iterable
 from dataclasses import replace
 from importlib import import_module
 
-from kstep_shim.declaration import Patch
+from kstep_shim._sources import names_attribute
+from kstep_shim.declaration import Head, Patch
 from kstep_shim.errors import KStepError
 from kstep_shim.guards import installed_version
 from kstep_shim.settings import Settings
@@ -26,21 +27,27 @@ _PATCH_MODULES: tuple[str, ...] = (
     "min_tokens",
     "verify",
     "parse_output",
+    "bookkeeping",
     "drafter",
+    "draft_metadata",
     "warmup",
 )
 
 PATCHES: tuple[Patch, ...]
+#: The kind of head of each tested stack, in the order of `guards.TESTED_STACKS`; for documents,
+#: because `installed_head` looks at what is there.
+TESTED_HEADS = (Head.STOP_ROW, Head.CODEC)
+_TALKER = "vllm_omni.model_executor.models.minicpmo_4_5.minicpmo_4_5_omni_tts"
 
 
 @functools.cache
 def patches() -> tuple[Patch, ...]:
-    """Return every patch of this release for the platform of this environment, in order."""
-    return for_platform(platform())
+    """Return every patch of this release for the stack of this environment, in order."""
+    return for_stack(platform(), installed_head())
 
 
 def every_patch() -> tuple[Patch, ...]:
-    """Return every patch of this release with the targets of all platforms."""
+    """Return every patch of this release with the targets of all stacks."""
     return tuple(import_module(f"kstep_shim.patches.{name}").PATCH for name in _PATCH_MODULES)
 
 
@@ -49,14 +56,26 @@ def platform() -> str:
     return "cuda" if installed_version("vllm-ascend") is None else "npu"
 
 
-def for_platform(name: str, catalogue: Iterable[Patch] | None = None) -> tuple[Patch, ...]:
-    """Return the patches with the targets that one platform has; those with none are left out.
+@functools.cache
+def installed_head() -> Head:
+    """Tell the kind of head of the installed Talker by what its source names, not its version."""
+    return Head.CODEC if names_attribute(_TALKER, "_penalty_histories") else Head.STOP_ROW
 
-    Alternatives, such as the NPU and the CUDA runner, are targets of different platforms.
+
+def for_stack(
+    platform: str, head: Head, catalogue: Iterable[Patch] | None = None
+) -> tuple[Patch, ...]:
+    """Return the patches with the targets that one stack has; those with none are left out.
+
+    Alternatives, such as the NPU and the CUDA runner, are targets of different platforms or heads.
     """
     found = []
     for patch in every_patch() if catalogue is None else catalogue:
-        targets = tuple(t for t in patch.targets if t.platform in (None, name))
+        targets = tuple(
+            target
+            for target in patch.targets
+            if target.platform in (None, platform) and target.head in (None, head)
+        )
         if targets:
             found.append(patch if targets == patch.targets else replace(patch, targets=targets))
     return tuple(found)

@@ -18,6 +18,13 @@ class Kind(Enum):
     RELIED_ON = "method relied on"
 
 
+class Head(Enum):
+    """What kind of head the installed Talker has; see `kstep_shim.frames.flavour`."""
+
+    STOP_ROW = "stop row"
+    CODEC = "codec"
+
+
 class Side(Enum):
     """The process that needs a patch."""
 
@@ -65,6 +72,8 @@ class Target:
         ``npu`` or ``cuda`` for a target that only one of them has; None for both. This is how a
         patch has alternatives: `kstep_shim.catalog.for_platform` leaves those of the installed
         platform, and every one of them must be there.
+    head
+        The kind of head that a target is for; None for every kind. Chosen like `platform`.
     """
 
     distribution: str
@@ -75,6 +84,7 @@ class Target:
     kind: Kind = Kind.METHOD
     before_seal: bool = False
     platform: str | None = None
+    head: Head | None = None
 
     def __post_init__(self) -> None:
         if (self.wrapper is None) is not (self.kind is Kind.RELIED_ON):

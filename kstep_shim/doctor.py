@@ -76,14 +76,16 @@ def _versions(environ: Mapping[str, str]) -> Iterator[Check]:
     problem = "wrapt is not installed" if wrapt is None else guards.wrapt_problem(wrapt)
     yield Check("wrapt", Verdict.FAIL if problem else Verdict.PASS, problem or str(wrapt))
     allowed = environ.get("KSTEP_SHIM_ALLOW_UNTESTED") == "1"
-    for name, tested in guards.TESTED_VERSIONS.items():
+    odd, bad = guards.untested(), Verdict.WARN if allowed else Verdict.FAIL
+    for name in guards.TESTED_STACKS[0]:
         found = guards.installed_version(name)
         if found is None:
-            yield Check(name, Verdict.FAIL, f"not installed here (tested: {', '.join(tested)})")
-            continue
-        problem = guards.version_problem({name: tested})
-        bad = Verdict.WARN if allowed else Verdict.FAIL
-        yield Check(name, bad if problem else Verdict.PASS, problem or found)
+            tested = ", ".join(stack[name] for stack in guards.TESTED_STACKS)
+            yield Check(name, Verdict.FAIL, f"not installed here (tested: {tested})")
+        elif name in odd:
+            yield Check(name, bad, guards.version_problem() or "")
+        else:
+            yield Check(name, Verdict.PASS, found)
 
 
 def _settings(environ: Mapping[str, str]) -> tuple[Settings, Check]:

@@ -10,7 +10,7 @@ import importlib.metadata
 import inspect
 import os
 import sys
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from types import MappingProxyType, ModuleType
 from typing import Any, Final
@@ -23,19 +23,26 @@ from kstep_shim.declaration import Kind, Patch, Target
 
 __all__ = [
     "MISSING",
-    "TESTED_VERSIONS",
+    "TESTED_STACKS",
     "carrier_problem",
     "live_problem",
     "reading",
     "resolve_owner",
     "static_patch_problem",
     "static_problem",
+    "untested",
     "version_problem",
     "wrapt_problem",
 ]
 
-TESTED_VERSIONS: Final[Mapping[str, tuple[str, ...]]] = MappingProxyType(
-    {"vllm": ("0.26.0",), "vllm-ascend": ("0.26.0rc1",), "vllm-omni": ("0.26.0",)}
+#: The stacks that this release was tested with, each as a whole.
+TESTED_STACKS: Final[tuple[Mapping[str, str], ...]] = (
+    MappingProxyType({"vllm": "0.26.0", "vllm-ascend": "0.26.0rc1", "vllm-omni": "0.26.0"}),
+    MappingProxyType({"vllm": "0.30.0", "vllm-ascend": "0.30.0rc2", "vllm-omni": "0.30.0"}),
+)
+#: Releases with which no stack can be made, and why.
+_UNFIT: Final = MappingProxyType(
+    {("vllm-omni", "0.28.0"): "it and vllm-ascend 0.28.0rc1 do not fit each other, shim or not"}
 )
 PLUGIN_GROUP: Final = "vllm.general_plugins"
 PLUGIN_NAME: Final = "kstep_shim"
@@ -50,21 +57,33 @@ def installed_version(distribution: str) -> str | None:
         return None
 
 
-def version_problem(tested: Mapping[str, tuple[str, ...]] = TESTED_VERSIONS) -> str | None:
-    """Say which installed distributions this release was not tested with.
+def untested(tested: Sequence[Mapping[str, str]] = TESTED_STACKS) -> tuple[str, ...]:
+    """Name the installed distributions that are not of the tested stack that most of them are of.
 
     A local part such as ``+cpu`` names a build of the same sources and is ignored. A distribution
     that is not installed is no problem here: whether its absence matters is for the targets to say.
     """
-    untested = []
-    for distribution, versions in tested.items():
-        found = installed_version(distribution)
-        if found is not None and _public(found) not in {_public(version) for version in versions}:
-            untested.append(f"{distribution} {found} (tested: {', '.join(versions)})")
-    if not untested:
+    names = dict.fromkeys(name for stack in tested for name in stack)
+    found = {name: version for name in names if (version := installed_version(name)) is not None}
+    odd = [
+        tuple(name for name in found if _public(found[name]) != _public(stack.get(name, "")))
+        for stack in tested
+    ]
+    return min(odd, key=len, default=())
+
+
+def version_problem(tested: Sequence[Mapping[str, str]] = TESTED_STACKS) -> str | None:
+    """Say which installed distributions make up no stack that this release was tested with."""
+    odd = {name: installed_version(name) or "" for name in untested(tested)}
+    if not odd:
         return None
+    described = " and ".join(f"{name} {version}" for name, version in odd.items())
+    for (name, version), why in _UNFIT.items():
+        if _public(odd.get(name, "")) == version:
+            described += f" ({why})"
+    stacks = "; ".join(", ".join(f"{n} {v}" for n, v in stack.items()) for stack in tested)
     return (
-        f"not tested with {' and '.join(untested)}; install a tested version, set "
+        f"not tested with {described}, only with: {stacks}; install one of these, set "
         "KSTEP_SHIM_ALLOW_UNTESTED=1 to try it anyway, or KSTEP_SHIM=0 to do without the shim"
     )
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import importlib
-from collections.abc import Callable, Mapping, MutableMapping
+from collections.abc import Callable, Mapping, MutableMapping, Sequence
 from multiprocessing import parent_process
 
 from kstep_shim import guards
@@ -67,7 +67,7 @@ class Installation:
         """Say why K frames per step are not possible here, from the live objects."""
         return self.refusal if self.refusal is not None else self.ledger.problem()
 
-    def early_problem(self, tested: Mapping[str, tuple[str, ...]]) -> str | None:
+    def early_problem(self, tested: Sequence[Mapping[str, str]]) -> str | None:
         """Say what speaks against patching at all, before any target is imported."""
         names = [patch.name for patch in self._disabled if patch.required]
         if names:

@@ -8,7 +8,7 @@ from __future__ import annotations
 import importlib
 import logging
 import os
-from collections.abc import Mapping, MutableMapping
+from collections.abc import Mapping, MutableMapping, Sequence
 from functools import reduce
 from typing import Any
 
@@ -70,7 +70,7 @@ class Installer(Lifecycle):
     environ
         The environment to read and export to; that of the process when None.
     tested
-        Tested versions by distribution.
+        The tested stacks, each its versions by distribution.
     """
 
     def __init__(
@@ -78,7 +78,7 @@ class Installer(Lifecycle):
         patches: tuple[Patch, ...] | None = None,
         *,
         environ: MutableMapping[str, str] | None = None,
-        tested: Mapping[str, tuple[str, ...]] = guards.TESTED_VERSIONS,
+        tested: Sequence[Mapping[str, str]] = guards.TESTED_STACKS,
     ) -> None:
         super().__init__(
             patches,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 import threading
-from collections.abc import Mapping, MutableMapping
+from collections.abc import Mapping, MutableMapping, Sequence
 from dataclasses import replace
 from multiprocessing import parent_process
 from types import ModuleType
@@ -49,7 +49,7 @@ class Lifecycle:
         patches: tuple[Patch, ...] | None,
         *,
         environ: MutableMapping[str, str],
-        tested: Mapping[str, tuple[str, ...]],
+        tested: Sequence[Mapping[str, str]],
         factory: WrapperFactory,
         register: RegisterHook,
         wrapt_version: str,

@@ -1,10 +1,13 @@
 #!/usr/bin/env bash
-# Makes .venv with the pinned serving stack, the soft NPU and kstep_shim. Quick when repeated: each
-# step leaves a stamp that names what it installed.
+# Makes an environment with a pinned serving stack, the soft NPU and kstep_shim: .venv for STACK=0.26,
+# the default, or .venv-0.30 for STACK=0.30. Quick when repeated: each step leaves a stamp that names
+# what it installed.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 PYTHON=${PYTHON:-python3.11}
+STACK=${STACK:-0.26}
 VENV=.venv
+[ "$STACK" = 0.26 ] || VENV=.venv-$STACK
 STAMPS=$VENV/.stamps
 SITE=$VENV/softnpu-site
 
@@ -29,6 +32,10 @@ step() {
 key() { cat "$@" | sha256sum | cut -c1-16; }
 pip() { "$VENV/bin/python" -m pip --disable-pip-version-check install --quiet "$@"; }
 
+R=requirements
+S=$R/$STACK  # what differs between the stacks
+[ -d "$S" ] || fail "stack" "STACK is 0.26 or 0.30, not '$STACK'."
+
 command -v "$PYTHON" >/dev/null 2>&1 || PYTHON=python3
 "$PYTHON" -c 'import sys; raise SystemExit(sys.version_info[:2] != (3, 11))' ||
     fail "python" "Python 3.11 is needed; name it with PYTHON=/path/to/python3.11."
@@ -37,16 +44,20 @@ if [ ! -x "$VENV/bin/python" ]; then
 fi
 
 REACH="Check that pip reaches a package index (PIP_INDEX_URL, PIP_FIND_LINKS)."
-R=requirements
 step torch "$(key $R/torch.txt)" "$REACH Any build of this release will do; a CPU build is the smallest." \
     pip -r $R/torch.txt
 step build-tools "$(key $R/build.txt)" "$REACH" pip -r $R/build.txt
-step run-time-needs "$(key $R/stack.txt)" "$REACH" pip --no-deps -r $R/stack.txt
-step vllm "$(key $R/vllm.txt)" "vllm is built from its source archive without kernels; it needs the build tools of $R/build.txt." \
-    env VLLM_TARGET_DEVICE=empty VLLM_VERSION_OVERRIDE=0.26.0 \
+step run-time-needs "$(key $R/stack.txt "$S/stack.txt")" "$REACH" \
+    pip --no-deps -r $R/stack.txt -r "$S/stack.txt"
+step vllm "$(key "$S/vllm.txt")" "vllm is built from its source archive without kernels; it needs the build tools of $R/build.txt." \
+    env VLLM_TARGET_DEVICE=empty VLLM_VERSION_OVERRIDE="$STACK.0" \
     "$VENV/bin/python" -m pip --disable-pip-version-check install --quiet \
-    --no-build-isolation --no-deps --no-binary vllm -r $R/vllm.txt
-step vllm-ascend-and-omni "$(key $R/omni.txt)" "$REACH" pip --no-deps -r $R/omni.txt
+    --no-build-isolation --no-deps --no-binary vllm -r "$S/vllm.txt"
+# A vllm-ascend that is published as source only builds without its kernels, for any chip it knows.
+step vllm-ascend-and-omni "$(key "$S/omni.txt")" "$REACH" \
+    env COMPILE_CUSTOM_KERNELS=0 SOC_VERSION=ascend910b1 \
+    "$VENV/bin/python" -m pip --disable-pip-version-check install --quiet \
+    --no-build-isolation --no-deps -r "$S/omni.txt"
 # vllm-omni imports torchvision, whose published build does not load beside a CPU torch. The soft
 # NPU makes it loadable from a directory of its own; in site-packages it would break other imports.
 step torchvision "$(key $R/torchvision.txt)" "$REACH" pip --no-deps --target "$SITE" -r $R/torchvision.txt

@@ -1,20 +1,23 @@
-"""Write PATCHES.md, the ledger of everything that the shim patches, from the declarations."""
+"""Write PATCHES.md, and the README's table of supported stacks, from the declarations."""
 
 from __future__ import annotations
 
 import sys
 from pathlib import Path
 
-from kstep_shim.catalog import every_patch
+from kstep_shim.catalog import TESTED_HEADS, every_patch, for_stack
 from kstep_shim.declaration import Kind, Patch, Target
+from kstep_shim.guards import TESTED_STACKS
 
-LEDGER = Path(__file__).parents[1] / "PATCHES.md"
+LEDGER, README = (Path(__file__).parents[1] / name for name in ("PATCHES.md", "README.md"))
+_BEGIN, _END = "<!-- support -->", "<!-- end of support -->"
 _HEAD = """# Patches
 
 Made from the declarations in `kstep_shim/patches` by `tools/write_ledger.py`; a test keeps it
 equal. Each target is checked before it is touched: it must exist and take exactly these parameters.
-Of targets that name a platform, only those of the installed one count: `npu` with vllm-ascend,
-else `cuda`.
+Of targets that name a platform or a head, only those of the installed stack count: `npu` with
+vllm-ascend, else `cuda`; `codec` where vLLM draws the codes from the Talker's head, else
+`stop row`.
 """
 _VERBS = {
     Kind.METHOD: "wrapped",
@@ -27,6 +30,23 @@ _VERBS = {
 def ledger() -> str:
     """The whole file."""
     return "\n".join([_HEAD, *map(_entry, every_patch())])
+
+
+def support() -> str:
+    """The README's table: the tested stacks, and how many patches each takes."""
+    names = list(TESTED_STACKS[0])
+    lines = ["| " + " | ".join([*names, "the Talker's head", "patches"]) + " |"]
+    lines.append("|---" * (len(names) + 2) + "|")
+    for stack, head in zip(TESTED_STACKS, TESTED_HEADS, strict=True):
+        count = len(for_stack("npu", head))
+        lines.append("| " + " | ".join([*stack.values(), head.value, str(count)]) + " |")
+    return "\n".join([_BEGIN, *lines, _END])
+
+
+def readme() -> str:
+    """The README with that table."""
+    before, _, rest = README.read_text().partition(_BEGIN)
+    return before + support() + rest.partition(_END)[2]
 
 
 def _entry(patch: Patch) -> str:
@@ -45,7 +65,9 @@ def _entry(patch: Patch) -> str:
 
 
 def _verb(target: Target) -> str:
-    return _VERBS[target.kind] + (f" ({target.platform})" if target.platform else "")
+    only = [target.platform, target.head and target.head.value]
+    named = ", ".join(name for name in only if name)
+    return _VERBS[target.kind] + (f" ({named})" if named else "")
 
 
 def _symbol(target: Target) -> str:
@@ -55,10 +77,11 @@ def _symbol(target: Target) -> str:
 
 def main() -> int:
     """Write the file; with ``--check``, only say whether it is up to date."""
-    made = ledger()
+    made = {LEDGER: ledger(), README: readme()}
     if "--check" in sys.argv[1:]:
-        return 0 if LEDGER.exists() and LEDGER.read_text() == made else 1
-    LEDGER.write_text(made)
+        return int(any(path.read_text() != text for path, text in made.items()))
+    for path, text in made.items():
+        path.write_text(text)
     return 0
 
 

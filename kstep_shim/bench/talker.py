@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -32,6 +32,8 @@ class BenchJob:
         Times each batch is spoken; the last one counts.
     model : str or None
         Directory of the Talker's configuration on a GPU; None is the miniature on the soft NPU.
+    engine_args : dict
+        Further keyword arguments for ``OmniEngineArgs``.
     """
 
     frames_per_step: int
@@ -39,6 +41,7 @@ class BenchJob:
     frames: int
     rounds: int = 2
     model: str | None = None
+    engine_args: dict[str, Any] = field(default_factory=dict)
 
 
 def start(job: BenchJob) -> Any:
@@ -60,6 +63,7 @@ def start(job: BenchJob) -> Any:
         os.environ.setdefault("HF_HUB_OFFLINE", "1")
         os.environ.setdefault("VLLM_ENABLE_V1_MULTIPROCESSING", "0")
         arguments = _on_gpu(arguments, Path(job.model))
+    arguments.update(job.engine_args)
     if shape.shim:
         import kstep_shim
 

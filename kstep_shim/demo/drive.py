@@ -6,13 +6,14 @@ import hashlib
 import time
 from typing import TYPE_CHECKING, Any
 
+from kstep_shim.demo.head import STOP_ROW_OPTIONS, client_options, codec_generator
 from kstep_shim.demo.outcome import Outcome, RequestOutcome, StepRecord
 from kstep_shim.demo.scenario import RequestSpec, Scenario
 from kstep_shim.demo.stage import model_runner, talker_wrapper
 from kstep_shim.demo.vocoder import VocoderEnd, external_id
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Mapping
 
     from vllm.v1.engine.core import EngineCore
 
@@ -25,6 +26,7 @@ class Driver:
     def __init__(self, engine: EngineCore) -> None:
         self._engine = engine
         self._talker = talker_wrapper(engine).talker
+        self._options = client_options(self._talker)
         self._ends: dict[str, int] = {}
         self._scheduled: Any = None
         self._payloads: dict[str, Any] = {}
@@ -45,7 +47,7 @@ class Driver:
             if step >= scenario.max_steps:
                 raise RuntimeError(f"scenario {scenario.name} did not end in {step} steps")
             while pending and pending[0].arrival <= step:
-                self._engine.add_request(build_request(pending.pop(0)))
+                self._engine.add_request(build_request(pending.pop(0), self._options))
             if step in scenario.draftless_steps:
                 for request in self._scheduler.running:
                     request.spec_token_ids = []
@@ -106,7 +108,8 @@ class Driver:
         if output.finish_reason is not None:
             request.finish_reason = str(output.finish_reason)
             request.stop_reason = None if output.stop_reason is None else str(output.stop_reason)
-            generator = self._talker._request_generators.get(output.request_id)
+            runner = model_runner(self._engine)
+            generator = codec_generator(self._talker, runner, output.request_id)
             if generator is not None:
                 request.draws = hashlib.sha256(generator.get_state().numpy().tobytes()).hexdigest()
 
@@ -166,14 +169,10 @@ class Driver:
         self._talker.preprocess = forced
 
 
-def build_request(spec: RequestSpec) -> Any:
+def build_request(spec: RequestSpec, defaults: Mapping[str, Any] = STOP_ROW_OPTIONS) -> Any:
     """The engine's request for `spec`, with a condition that depends on its length only."""
-    options: dict[str, Any] = {
-        "temperature": 0.0,
-        "top_p": 1.0,
-        "top_k": -1,
-        "seed": 42,
-        "stop_token_ids": [1],
+    options = {
+        **defaults,
         **spec.sampling,
         "min_tokens": spec.min_tokens,
         "max_tokens": spec.max_tokens,

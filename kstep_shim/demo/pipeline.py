@@ -12,6 +12,9 @@ import sys
 from pathlib import Path
 from typing import Any
 
+from kstep_shim.catalog import installed_head
+from kstep_shim.declaration import Head
+from kstep_shim.demo.head import STOP_ROW_OPTIONS, codec_options
 from kstep_shim.demo.stage import ENVIRONMENT
 
 PROMPTS = ("w5 w6 w7 w8", "w20 w21 w22", "w90 w33")
@@ -27,6 +30,11 @@ _ROOM = {
 }
 _NO_MEDIA = {"limit_mm_per_prompt": {"image": 0, "audio": 0, "video": 0}}
 _GREEDY = {"temperature": 0.0, "top_p": 1.0, "top_k": -1}
+
+
+def _talker_options() -> dict[str, Any]:
+    """What the installed Talker's head is asked for."""
+    return dict(STOP_ROW_OPTIONS if installed_head() is Head.STOP_ROW else codec_options(64))
 
 
 def deployment(**talker: Any) -> dict[str, Any]:
@@ -64,8 +72,7 @@ def deployment(**talker: Any) -> dict[str, Any]:
                 **_NO_MEDIA,
                 "output_connectors": {"to_stage_2": "shared_memory"},
                 "default_sampling_params": {
-                    **_GREEDY, "min_tokens": 6, "max_tokens": 2048, "stop_token_ids": [1],
-                    "seed": 42, "detokenize": False,
+                    **_talker_options(), "min_tokens": 6, "max_tokens": 2048, "detokenize": False,
                 },
                 **talker,
             },

@@ -21,13 +21,15 @@ class StageShape:
 
     ``frames`` is what the deployment asks for through ``speculative_config`` (1 = none);
     ``shim`` tells whether kstep_shim is installed in the process that runs the stage;
-    ``chunk_frames`` is the vocoder window (``codec_chunk_frames``).
+    ``chunk_frames`` is the vocoder window (``codec_chunk_frames``); ``codes`` the size of the
+    codec's vocabulary, whose last id is its end.
     """
 
     frames: int = 1
     shim: bool = False
     mode: GraphMode = GraphMode.EAGER
     layers: int = 2
+    codes: int = 64
     max_num_seqs: int = 4
     max_model_len: int = 1024
     max_num_batched_tokens: int = 1024

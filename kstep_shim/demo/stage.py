@@ -39,15 +39,16 @@ def prepare_environment(extra: dict[str, str] | None = None) -> None:
         os.environ.setdefault(name, value)
 
 
-def model_directory(layers: int) -> Path:
-    """Directory of the miniature checkpoint with that many Talker layers."""
+def model_directory(layers: int, codes: int) -> Path:
+    """Directory of the miniature checkpoint with that many Talker layers and codes."""
     config = json.loads((TINY / "config.json").read_text())
-    if config["tts_config"]["num_hidden_layers"] == layers:
+    wanted = {"num_hidden_layers": layers, "num_audio_tokens": codes}
+    if wanted.items() <= config["tts_config"].items():
         return TINY
     directory = Path(tempfile.mkdtemp(prefix="kstep-tiny-"))
     atexit.register(shutil.rmtree, directory, ignore_errors=True)
     shutil.copytree(TINY, directory, dirs_exist_ok=True)
-    config["tts_config"]["num_hidden_layers"] = layers
+    config["tts_config"].update(wanted)
     (directory / "config.json").write_text(json.dumps(config))
     return directory
 
@@ -73,7 +74,7 @@ def capture_sizes(shape: StageShape) -> list[int]:
 def engine_arguments(shape: StageShape) -> dict[str, Any]:
     """Keyword arguments for ``OmniEngineArgs``, as the stage's deploy entry would resolve them."""
     arguments: dict[str, Any] = {
-        "model": str(model_directory(shape.layers)),
+        "model": str(model_directory(shape.layers, shape.codes)),
         "trust_remote_code": True,
         "skip_tokenizer_init": True,
         "load_format": "dummy",

@@ -24,7 +24,7 @@ def register() -> None:
     from kstep_shim.settings import Settings
 
     if not _INSTALLED:
-        installer = Installer(PATCHES, environ={}, tested={})
+        installer = Installer(PATCHES, environ={}, tested=())
         installer.install(Settings(frames=1))
         _INSTALLED.append(installer)
 

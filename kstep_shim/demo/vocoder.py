@@ -31,7 +31,9 @@ class VocoderEnd:
         touched = {}
         while adapter._pending_save_reqs:
             task = adapter._pending_save_reqs.popleft()
-            touched[task["request"].request_id] = task["request"].external_req_id
+            request = task.get("request")  # none where something is taken back after an abort
+            if request is not None:
+                touched[request.request_id] = request.external_req_id
             adapter._send_single_request(task)
         for request_id, external in touched.items():
             arrived[request_id] = list(self._drain(external))

@@ -2,8 +2,8 @@
 
 The numbers are the released sampler's own, operation by operation, so that every id is the same:
 temperature, the frequency penalty over the last 16 frames, the floor below which the codec may not
-end, top-p then top-k, softmax. What may round differently for several rows at once, up to the
-candidates, is done row by row.
+end, top-p then top-k, softmax. Only the threshold of top-k is found otherwise: in the order that
+top-p has sorted already, because a second search through all scores takes as long as the sort.
 """
 
 from __future__ import annotations
@@ -18,6 +18,8 @@ from torch import Tensor
 
 #: Frames that the repetition penalty looks back on.
 HISTORY = 16
+#: Codes that top-p and top-k leave at least.
+KEPT_AT_LEAST = 3
 _NEEDED = (
     "head_code",
     "emb_code",
@@ -41,7 +43,7 @@ class Codec:
     talker : Any
         The released Talker.
     top_k_top_p : callable
-        Its module's own filter.
+        Its module's own filter, what `keep` is checked against.
     vocabulary : int
         Codec ids; the last one ends the speech.
     penalty, is_end : Tensor
@@ -75,29 +77,69 @@ class Codec:
             is_end=(ids == vocabulary - 1)[None],
         )
 
-    def alpha(self, window: Tensor, counted: Tensor) -> Tensor:
-        """The penalty's factors ``[1, vocabulary]`` of one row.
+    @property
+    def top_k(self) -> int:
+        """Codes that top-k leaves, at least three; 0 if it is off."""
+        top_k = self.talker._codec_top_k
+        if top_k is None or top_k <= 0:
+            return 0
+        return min(self.vocabulary, max(int(top_k), KEPT_AT_LEAST))
 
-        `window` ``[1, 16]`` has its latest codes and `counted` 1.0 for those that count.
+    @property
+    def top_p(self) -> float | None:
+        """The nucleus, or ``None`` if it is off."""
+        top_p = self.talker._codec_top_p
+        return float(top_p) if top_p is not None and 0.0 < top_p < 1.0 else None
+
+    def alpha(self, window: Tensor, counted: Tensor) -> Tensor:
+        """The penalty's factors ``[n, vocabulary]``.
+
+        `window` ``[n, 16]`` has the latest codes of a row and `counted` 1.0 for those that count.
         """
-        frequencies = torch.zeros(1, self.vocabulary, device=window.device)
+        frequencies = torch.zeros(window.shape[0], self.vocabulary, device=window.device)
         return torch.pow(self.penalty, frequencies.scatter_add_(1, window, counted))
 
-    def candidates(self, hidden: Tensor, alpha: Tensor, too_early: Tensor) -> Tensor:
-        """Scores ``[1, vocabulary]`` of the codes that may follow one hidden row, else -inf.
+    def head(self, hidden: Tensor) -> Tensor:
+        """The head's output ``[n, vocabulary]`` for hidden rows, in its own dtype."""
+        output: Tensor = self.talker.head_code[0](hidden)
+        return output
+
+    def scores(self, head: Tensor, alpha: Tensor, too_early: Tensor) -> Tensor:
+        """Scores ``[n, vocabulary]`` from the head's output as float32, penalised.
 
         `too_early` masks the end of a row that may not end yet.
         """
         talker = self.talker
-        scores = talker.head_code[0](hidden).float() / talker._codec_temperature
+        scores = head / talker._codec_temperature
         if talker._codec_repetition_penalty != 1.0:
             scores = torch.where(scores < 0, scores * alpha, scores / alpha)
-        return self.top_k_top_p(
-            scores.masked_fill_(too_early, float("-inf")),
-            top_k=talker._codec_top_k,
-            top_p=talker._codec_top_p,
-            min_tokens_to_keep=3,
-        )
+        return scores.masked_fill_(too_early, float("-inf"))
+
+    def keep(self, ascending: Tensor, order: Tensor, cumulative: Tensor) -> Tensor:
+        """Scores ``[n, vocabulary]`` of the codes that top-p and then top-k leave, else -inf.
+
+        Parameters
+        ----------
+        ascending, order : Tensor
+            ``[n, vocabulary]``: a row's scores sorted, and where each one came from.
+        cumulative : Tensor
+            ``[n, vocabulary]``: the sums of their chances from the smallest on.
+
+        Notes
+        -----
+        What top-p removes are the first ones of this order: where the sum reaches ``1 - top_p``,
+        the next chance is at least that over the vocabulary, far above the sum's rounding. So
+        the k-th largest that is left is the k-th from the end, or top-p left fewer.
+        """
+        kept = ascending
+        if self.top_p is not None:
+            remove = cumulative <= 1.0 - self.top_p
+            remove[:, -KEPT_AT_LEAST:] = False
+            kept = kept.masked_fill(remove, float("-inf"))
+        if self.top_k:
+            threshold = kept[:, -self.top_k, None]
+            kept = kept.masked_fill(kept < threshold, float("-inf"))
+        return torch.empty_like(kept).scatter_(1, order, kept)
 
     def embed(self, codes: Tensor) -> Tensor:
         """Embeddings ``[n, width]`` of `codes`, what the next frame starts from."""

@@ -9,6 +9,7 @@ import torch
 from torch import Tensor
 
 from kstep_shim.frames.codec import HISTORY, Codec
+from kstep_shim.frames.draws import position, rewind
 
 
 @dataclass
@@ -50,10 +51,8 @@ class CodecRequest:
     @property
     def codes(self) -> Tensor | None:
         """The codes that the penalty looks back on, newest last, at most 16."""
-        codes = self.state.get("codes")
-        if not isinstance(codes, Tensor):
-            codes = (self.info.get("audio_codes") or {}).get("accumulated")
-        return codes.reshape(-1)[-HISTORY:] if isinstance(codes, Tensor) else None
+        codes = self._history
+        return None if codes is None else codes.reshape(-1)[-HISTORY:]
 
     @property
     def last_code(self) -> Tensor | None:
@@ -68,9 +67,20 @@ class CodecRequest:
         """This row of ``CodecTable.NUMBERS`` for a step in which it may draw `allowed` frames."""
         step, ceiling = self.step, int(self.state.get("max_tokens", 2048))
         minimum = int(self.state.get("min_tokens", codec.talker._codec_min_tokens))
-        codes = self.codes
-        length = 0 if codes is None else codes.shape[0]
-        return [allowed, ceiling - step - 1, minimum - step, length, self.last_code is not None]
+        spoken = self.last_code is not None
+        return [allowed, ceiling - step - 1, minimum - step, self._length, spoken]
+
+    @property
+    def _history(self) -> Tensor | None:
+        codes = self.state.get("codes")
+        if not isinstance(codes, Tensor):
+            codes = (self.info.get("audio_codes") or {}).get("accumulated")
+        return codes if isinstance(codes, Tensor) else None
+
+    @property
+    def _length(self) -> int:
+        codes = self._history
+        return 0 if codes is None else min(HISTORY, codes.numel())
 
     @property
     def step(self) -> int:
@@ -81,9 +91,7 @@ class CodecRequest:
         """Fill `noise` from the request's generator; there must be one."""
         generator = self.generator
         assert generator is not None
-        on_cuda = generator.device.type == "cuda"
-        # Neither waits for the device: an offset on CUDA, the whole state elsewhere.
-        self.positions.append(generator.get_offset() if on_cuda else generator.get_state())
+        self.positions.append(position(generator))
         noise.exponential_(1, generator=generator)
 
     def take_back(self, *, drawn: int, finished: bool, emitted: int, codes: Tensor,
@@ -95,8 +103,7 @@ class CodecRequest:
         if self.generator is None or not drawn:
             return
         self.rewind(drawn)
-        before = self.codes
-        length = min(HISTORY, emitted + (0 if before is None else before.shape[0]))
+        length = min(HISTORY, emitted + self._length)
         newest = HISTORY + emitted
         self.state.update(
             step=self.step + drawn, finished=finished, codes=codes[newest - length : newest]
@@ -108,7 +115,4 @@ class CodecRequest:
         """Put the generator back to where it was after `drawn` draws of the step."""
         if self.generator is None or drawn >= len(self.positions):
             return
-        if self.generator.device.type == "cuda":
-            self.generator.set_offset(self.positions[drawn])
-        else:
-            self.generator.set_state(self.positions[drawn])
+        rewind(self.generator, self.positions[drawn])

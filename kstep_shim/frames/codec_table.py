@@ -40,7 +40,7 @@ class CodecTable:
         ``[1]``: the step's frame counter, so that the same captured operations serve every frame.
     """
 
-    #: What `load` takes of each row, in this order.
+    #: What `upload` takes of each row, in this order.
     NUMBERS = ("stop_at", "last", "floor", "length", "spoken")
     #: Entries of a row that `read` returns before the codes.
     READ = 2
@@ -48,7 +48,11 @@ class CodecTable:
     def __init__(self, rows: int, frames: int, like: Tensor) -> None:
         self.rows, self.frames = rows, frames
         device = like.device
-        self._numbers = torch.zeros(len(self.NUMBERS), rows, dtype=torch.int64, device=device)
+        shape = (len(self.NUMBERS), rows)
+        self._numbers = torch.zeros(shape, dtype=torch.int64, device=device)
+        # Pinned, so that the upload need not wait for what the device is at.
+        pin = device.type == "cuda"
+        self._uploaded = torch.zeros(shape, dtype=torch.int64, pin_memory=pin)
         self.stop_at, self.last, self.floor, self.length, self._spoken = self._numbers.unbind()
         self.spoken = torch.zeros(rows, 1).to(like)
         self.valid = torch.zeros(rows, dtype=torch.bool, device=device)
@@ -57,11 +61,13 @@ class CodecTable:
         self.frame = torch.zeros(1, dtype=torch.int64, device=device)
         self._ahead = torch.arange(HISTORY, device=device)
 
-    def load(self, numbers: list[list[int]]) -> None:
-        """Begin a step with these `NUMBERS` of its rows, in one upload; codes stay as they are."""
-        count = len(numbers)
-        columns = torch.tensor(numbers).T.contiguous()
-        self._numbers[:, :count].copy_(columns.to(self._numbers.device))
+    def upload(self, numbers: list[list[int]]) -> None:
+        """Bring these `NUMBERS` of a step's rows to the device, without waiting for it."""
+        self._uploaded[:, : len(numbers)] = torch.tensor(numbers).T
+        self._numbers.copy_(self._uploaded, non_blocking=True)
+
+    def begin(self, count: int) -> None:
+        """Begin a step with the numbers that were uploaded; codes stay as they are."""
         self.spoken[:count].copy_(self._spoken[:count, None])
         self.valid[:count].fill_(True)
         self.frame.zero_()
@@ -89,15 +95,17 @@ class CodecTable:
         oldest = HISTORY - self.length[:count, None] - self.frame
         return codes, (self._ahead >= oldest).to(torch.float32)
 
-    def read(self, count: int) -> list[list[int]]:
+    def pack(self, count: int) -> Tensor:
+        """What the host keeps of a step, ``[count, 2 + frames]``: see `read`."""
+        books = (self.stop_at[:count, None], self.valid[:count, None].to(torch.int64))
+        return torch.cat((*books, self.codes[:count, HISTORY:]), dim=1)
+
+    def read(self, packed: Tensor) -> Tensor:
         """The step's one device read: per row `stop_at`, `valid`, then an id for each frame.
 
         Ids from `stop_at` on were not emitted.
         """
-        books = (self.stop_at[:count, None], self.valid[:count, None].to(torch.int64))
-        packed = torch.cat((*books, self.codes[:count, HISTORY:]), dim=1)
-        result: list[list[int]] = packed.tolist()
-        return result
+        return packed.cpu()
 
     def codes_copy(self, count: int) -> Tensor:
         """A copy of the codes, ``[count, 16 + frames]``, that later steps do not change."""

@@ -17,6 +17,9 @@ REQUIRED_MEMBERS = (
     "merge_frame_outputs",
 )
 
+#: Members that tell a codec head: the one-shot rows of ``compute_logits`` and ``sample``.
+CODEC_HEAD_MEMBERS = ("_force_eos_rows", "_penalty_histories")
+
 
 @runtime_checkable
 class MultiFrameTalker(Protocol):
@@ -42,6 +45,15 @@ class MultiFrameTalker(Protocol):
         ...
 
 
+def is_codec_head(model: Any) -> bool:
+    """Whether vLLM draws the codes from this Talker's logits, told by what it has.
+
+    Most signatures of the two kinds are the same; their meaning is not.
+    """
+    talker = getattr(model, "talker", None) or model
+    return all(hasattr(talker, name) for name in CODEC_HEAD_MEMBERS)
+
+
 def supports_multi_frame(model: Any) -> bool:
     """Tell whether `model` declares multi-frame decode, checking that it can keep the promise.
 
@@ -57,7 +69,8 @@ def supports_multi_frame(model: Any) -> bool:
     -------
     bool
         ``False`` when ``supports_multi_frame_decode`` is absent or false (nothing else is looked
-        at then), ``True`` when it is true and every required member is there.
+        at then), ``True`` when it is true and every required member is there. A codec head needs
+        none.
 
     Raises
     ------
@@ -66,6 +79,8 @@ def supports_multi_frame(model: Any) -> bool:
     """
     if not getattr(model, "supports_multi_frame_decode", False):
         return False
+    if is_codec_head(model):
+        return True
     missing = [name for name in REQUIRED_MEMBERS if not hasattr(model, name)]
     if missing:
         raise TypeError(

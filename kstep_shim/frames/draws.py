@@ -1,11 +1,26 @@
-"""Whether this device draws one sample as an exponential draw and an argmax."""
+"""Draws of a random generator: taking them back, and how this device samples with them."""
 
 from __future__ import annotations
+
+from typing import Any
 
 import torch
 from torch import Tensor
 
 _TRIALS = 8
+
+
+def position(generator: torch.Generator) -> Any:
+    """Where `generator` is. Never waits for the device: an offset on CUDA, else the state."""
+    return generator.get_offset() if generator.device.type == "cuda" else generator.get_state()
+
+
+def rewind(generator: torch.Generator, to: Any) -> None:
+    """Put `generator` back to a `position`."""
+    if generator.device.type == "cuda":
+        generator.set_offset(to)
+    else:
+        generator.set_state(to)
 
 
 def multinomial_problem(like: Tensor) -> str | None:

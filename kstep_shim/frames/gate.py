@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from kstep_shim.frames.contract import supports_multi_frame
+from kstep_shim.frames.flavour import Flavour, flavour_of
 from kstep_shim.frames.notices import Notices, process_notices
 from kstep_shim.frames.options import single_frame_reason
 from kstep_shim.frames.spans import is_prefill, request_infos, request_spans
@@ -67,8 +68,9 @@ def applies(
         if is_multi_token_decode(model, model_kwargs_extra):
             notices.notify("uneven", f"multi-frame decode declined: uneven spans {spans}")
         return 0
+    flavour = flavour_of(model)
     for index, info in enumerate(infos):
-        refusal = _request_refusal(info)
+        refusal = _request_refusal(flavour, info)
         if refusal == "prefill":
             return 0
         if refusal is not None:
@@ -77,20 +79,13 @@ def applies(
     return frames
 
 
-def _request_refusal(info: Any) -> str | None:
+def _request_refusal(flavour: Flavour, info: Any) -> str | None:
     """Why this request cannot run several frames now, or ``None``."""
     if not isinstance(info, dict):
         return "request buffer is not a dict"
     if is_prefill(info):
         return "prefill"
-    state = info.get("audio_state")
-    if not isinstance(state, dict):
-        return "no codec state"
-    if state.get("finished"):
-        return None
-    if int(state.get("step", 0)) <= 0:
-        return "no codec frame sampled yet"
-    return None
+    return flavour.refusal(info)
 
 
 def is_multi_token_decode(model: Any, model_kwargs_extra: Mapping[str, Any]) -> bool:

@@ -36,6 +36,9 @@ class RequestAtToken:
         return self._finished
 
     def __getattr__(self, name: str) -> Any:
+        if name.startswith("__") or name == "_request":
+            # A copy asks before it has anything.
+            raise AttributeError(name)
         return getattr(self._request, name)
 
 
@@ -110,3 +113,29 @@ def split_by_token(payload: Mapping[str, Any], tokens: int) -> Iterator[dict[str
         if token != last_code and _FINISHED in part:
             part[_FINISHED] = part[_FINISHED].new_zeros(())
         yield part
+
+
+def confirmed_at(confirmed: Mapping[str, Any], token: int, computed: int) -> dict[str, Any]:
+    """What the scheduler confirms of a step, where it says so, as it was at one token.
+
+    Empty where the release has no such arguments.
+    """
+    if not confirmed:
+        return {}
+    ids = list(confirmed.get("new_token_ids") or ())
+    at_token = {
+        "new_token_ids": ids[token - 1 : token],
+        "confirmed_num_computed_tokens": computed,
+    }
+    if "segment_generation" in confirmed:
+        # The live request may be at the next segment already.
+        at_token["segment_generation"] = confirmed["segment_generation"]
+    return at_token
+
+
+def confirmed_last(confirmed: Mapping[str, Any], parts: int) -> dict[str, Any]:
+    """The same for the last token of a step that was sent in so many parts."""
+    if not confirmed or parts == 1:
+        return dict(confirmed)
+    ids = list(confirmed.get("new_token_ids") or ())
+    return {**confirmed, "new_token_ids": ids[parts - 1 :]}

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any
 
-import torch
 from torch import Tensor
 
 from kstep_shim.frames.embedding import require_buffers, write_next_embedding
@@ -54,7 +53,7 @@ def run(
         ``request_max_tokens_remaining`` are read.
     narrow : NarrowStep, optional
         An open narrow step: `run_model` then replays the one-query graph, whose row i is request
-        i. The caller ends it.
+        i. The caller ends it, also after an exception.
     tail : FrameTail, optional
         What samples and merges; the model's own methods by default.
 
@@ -75,29 +74,34 @@ def run(
     tail = tail or StockTail()
     tail.begin(step)
     next_embeds: Tensor | None = None
-    narrow_hidden: list[Tensor] = []
+    kept: Tensor | None = None
     for frame in range(frames):
-        if narrow is not None:
-            narrow.select(frame)
         if frame > 0:
             _feed(step, frame, next_embeds, embeds, ids)
         elif narrow is not None:
+            narrow.select(0)
             _gather_first_rows(step, embeds)
-        if narrow is not None:
-            narrow.keep_embeddings(frame)
         hidden = run_model()
         after_forward()
         if not isinstance(hidden, Tensor):
             raise RuntimeError(f"the forward returned {type(hidden).__name__}, not hidden states")
         if narrow is not None:
-            # The next replay overwrites the graph's output buffer.
-            hidden = hidden[: len(step.spans)].clone()
-            narrow_hidden.append(hidden)
+            hidden = hidden[: narrow.rows]
+            if kept is None:
+                kept = hidden.new_empty(narrow.rows, frames, hidden.shape[-1])
+            with tail.beside():
+                # The next replay overwrites the graph's output buffer.
+                kept[:, frame].copy_(hidden)
+                narrow.keep_embeddings(frame)
+                if frame + 1 < frames:
+                    narrow.select(frame + 1)
         next_embeds = tail.frame(frame, hidden)
-    merged = tail.finish()
     if narrow is not None:
-        rows = torch.stack(narrow_hidden, dim=1).flatten(0, 1)
-        merged = merged._replace(text_hidden_states=rows)
+        # Issued before the tail waits for the device.
+        narrow.restore()
+    merged = tail.finish()
+    if kept is not None:
+        merged = merged._replace(text_hidden_states=kept.flatten(0, 1))
     return merged
 
 

@@ -96,6 +96,15 @@ class NarrowStep:
         """Remember frame `frame`'s embeddings for the K-wide layout that the step leaves."""
         self.step_embeds[:, frame].copy_(self.inputs_embeds[: self.rows])
 
+    def restore(self) -> None:
+        """Leave the buffers as a K-wide step would have left them; a second call does nothing."""
+        if not self.saved_buffers:
+            return
+        for buffer, before in self.saved_buffers:
+            buffer.copy_(before)
+        self.saved_buffers.clear()
+        self.graph.after_step()
+
 
 def end_narrow_step(forward_context: Any, narrow: NarrowStep | None) -> None:
     """Leave context and buffers as a K-wide step would have left them.
@@ -112,9 +121,4 @@ def end_narrow_step(forward_context: Any, narrow: NarrowStep | None) -> None:
     for name, value in narrow.saved_context.items():
         setattr(forward_context, name, value)
     narrow.saved_context.clear()
-    if not narrow.saved_buffers:
-        return
-    for buffer, before in narrow.saved_buffers:
-        buffer.copy_(before)
-    narrow.saved_buffers.clear()
-    narrow.graph.after_step()
+    narrow.restore()

@@ -24,16 +24,15 @@ class NpuBackend:
         from vllm_ascend.compilation import acl_graph
 
         self._runner, self._module = runner, acl_graph
-        # By whether adapters are in use, which an armed stage refuses.
-        self._parameters = {
-            adapters: acl_graph.GraphParams(
-                {size: [] for size in sizes},
-                dict.fromkeys(sizes),
-                {size: [] for size in sizes},
-                {size: [] for size in sizes},
-            )
-            for adapters in (False, True)
-        }
+
+        def parameters() -> Any:
+            events, handles, attention = ({size: list[Any]() for size in sizes} for _ in range(3))
+            return acl_graph.GraphParams(events, dict.fromkeys(sizes), handles, attention)
+
+        self._parameters: Any = parameters()
+        if isinstance(acl_graph._graph_params, dict):
+            # By whether adapters are in use, which an armed stage refuses.
+            self._parameters = {False: self._parameters, True: parameters()}
 
     @contextmanager
     def parameters(self) -> Iterator[None]:

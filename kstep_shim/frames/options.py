@@ -1,4 +1,4 @@
-"""Request options that the Talker's two-column head allows, and those that it does not."""
+"""Request options that the Talker's head allows, and those that it does not."""
 
 from __future__ import annotations
 
@@ -13,6 +13,10 @@ _VOCABULARY_OPTIONS = ("allowed_token_ids", "logit_bias", "_bad_words_token_ids"
 #: Options that make the engine look at every row of the head, of which a K-frame step keeps none.
 _ROW_OPTIONS = ("logprobs", "prompt_logprobs", "logprob_token_ids", "structured_outputs")
 _COUNTS = ("logprobs", "prompt_logprobs")
+
+
+#: The one of them that crashes the released codec head, too: its batch has no vocabulary.
+_CODEC_HEAD_OPTIONS = ("allowed_token_ids",)
 
 
 def single_frame_reason(sampling_params: Any) -> str | None:
@@ -45,16 +49,20 @@ def single_frame_reason(sampling_params: Any) -> str | None:
     return None
 
 
-def without_vocabulary_options(sampling_params: Any) -> tuple[Any, list[str]]:
-    """Take the options away that have no meaning on a stop row.
+def without_vocabulary_options(
+    sampling_params: Any, codec_head: bool = False
+) -> tuple[Any, list[str]]:
+    """Take the options away that have no meaning on a stop row, or crash the released stage.
 
-    Some of them crash the released stage, for every client that it serves. A request for more
-    logprobs than the row is wide gets as many as there are.
+    Such a crash hits every client that the stage serves. A request for more logprobs than the stop
+    row is wide gets as many as there are.
 
     Parameters
     ----------
     sampling_params : Any
         vLLM ``SamplingParams`` or ``None``; never changed.
+    codec_head : bool, default False
+        Whether the head has a real vocabulary, where all but one of them work.
 
     Returns
     -------
@@ -65,15 +73,11 @@ def without_vocabulary_options(sampling_params: Any) -> tuple[Any, list[str]]:
     """
     instead: dict[str, int | None] = {
         name: None
-        for name in _VOCABULARY_OPTIONS
+        for name in (_CODEC_HEAD_OPTIONS if codec_head else _VOCABULARY_OPTIONS)
         if getattr(sampling_params, name, None) is not None
     }
-    named = getattr(sampling_params, "logprob_token_ids", None) or ()
-    if any(token >= STOP_ROW_WIDTH for token in named):
-        instead["logprob_token_ids"] = None
-    for name in _COUNTS:
-        if (getattr(sampling_params, name, None) or 0) > STOP_ROW_WIDTH:
-            instead[name] = STOP_ROW_WIDTH
+    if not codec_head:
+        instead.update(_beyond_the_row(sampling_params))
     if not instead:
         return sampling_params, []
     kept = copy.copy(sampling_params)
@@ -83,3 +87,15 @@ def without_vocabulary_options(sampling_params: Any) -> tuple[Any, list[str]]:
     return kept, [
         name.removeprefix("_") + (above if value else "") for name, value in instead.items()
     ]
+
+
+def _beyond_the_row(sampling_params: Any) -> dict[str, int | None]:
+    """Logprobs of columns that a stop row does not have, and what to ask for instead."""
+    instead: dict[str, int | None] = {}
+    named = getattr(sampling_params, "logprob_token_ids", None) or ()
+    if any(token >= STOP_ROW_WIDTH for token in named):
+        instead["logprob_token_ids"] = None
+    for name in _COUNTS:
+        if (getattr(sampling_params, name, None) or 0) > STOP_ROW_WIDTH:
+            instead[name] = STOP_ROW_WIDTH
+    return instead

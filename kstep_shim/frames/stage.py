@@ -91,6 +91,11 @@ def stage_refusal(arguments: Any, frames: int) -> str | None:
         )
     if getattr(arguments, "enable_lora", False):
         return "stage 1 has enable_lora=True; several frames per step need it off"
+    if getattr(arguments, "logits_processors", None):
+        return (
+            f"stage 1 has logits_processors={arguments.logits_processors}; vLLM takes none beside "
+            "several frames per step"
+        )
     additional = getattr(arguments, "additional_config", None) or {}
     if isinstance(additional, Mapping) and additional.get("enable_flashcomm1"):
         return "stage 1 has enable_flashcomm1; several frames per step need it off"

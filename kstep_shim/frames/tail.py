@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, Protocol
@@ -78,8 +79,12 @@ class FrameTail(Protocol):
         """Look at the step before its first forward."""
         ...
 
+    def beside(self) -> AbstractContextManager[None]:
+        """Where to issue, before `frame`, what only the next forward waits for."""
+        ...
+
     def frame(self, frame: int, hidden: Tensor) -> Tensor | None:
-        """Sample frame `frame` of every request from `hidden`.
+        """Sample frame `frame` of every request from `hidden`, which the next forward overwrites.
 
         Returns the next frame's embeddings ``[rows, hidden]`` if the tail has them at hand;
         ``None`` asks the loop to build them with the model's ``preprocess``.
@@ -104,6 +109,10 @@ class StockTail:
         self._limits = RowLimits(step.infos, step.model_kwargs_extra)
         self._outputs: list[Any] = []
         self._stop_rows: list[Tensor] = []
+
+    def beside(self) -> AbstractContextManager[None]:
+        """Where everything is issued."""
+        return nullcontext()
 
     def frame(self, frame: int, hidden: Tensor) -> Tensor | None:
         """Sample frame `frame` with the model's ``make_omni_output``.

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager, nullcontext
+from collections.abc import Callable
 from typing import NamedTuple
 
 import torch
 from torch import Tensor
 
+from kstep_shim.frames.chances import Each, chances_of, one_after_another, scores_of
 from kstep_shim.frames.codec import HISTORY, Codec
 from kstep_shim.frames.codec_table import CodecTable
 from kstep_shim.frames.notices import process_notices
@@ -26,17 +26,17 @@ class TailKernel:
     """Runs the codec's operations on the rows of a step.
 
     The next forward waits for `sample` alone. The books of the frame (`settle`), what can be
-    known of the next one's candidates (`look_ahead`) and its random noise are done beside the
-    next forward, on CUDA on a stream of their own. There the parts are captured once per row
-    count, and what must be done row by row overlaps. The noise is drawn outside of the graphs,
-    because every request owns a generator.
+    known of the next one's candidates (`look_ahead`) and its random noise can be done beside the
+    next forward. On CUDA the parts are captured once per row count, all rows go through an
+    operation together, and what must be done row by row overlaps. The noise is drawn outside of
+    the graphs, because every request owns a generator.
 
     Attributes
     ----------
     noise : Tensor
-        ``[rows, vocabulary]`` float32, filled row by row inside `beside` before each frame.
+        ``[rows, vocabulary]`` float32, to be filled row by row before each frame.
     embeds : Tensor
-        ``[rows, width]``, the next frame's embeddings after `run`.
+        ``[rows, width]``, the next frame's embeddings after `sample`.
     """
 
     def __init__(self, codec: Codec, table: CodecTable) -> None:
@@ -48,18 +48,18 @@ class TailKernel:
         self._hidden = torch.zeros_like(self.embeds)
         self._alpha = torch.ones_like(self.noise)
         self._too_early = torch.zeros(shape, dtype=torch.bool, device=weight.device)
-        self._candidates = torch.zeros_like(self.noise)
-        self._probabilities = torch.zeros_like(self.noise)
+        self._chances = torch.zeros_like(self.noise)
         self._sampled = torch.zeros_like(table.current)
         self._live = torch.zeros_like(table.valid)
         self._graphs: dict[int, TailGraphs | None] = {}
         self._streams: list[torch.cuda.Stream] = []
-        self._aside = torch.cuda.Stream() if weight.device.type == "cuda" else None
+        # Elsewhere the same operation may round otherwise for several rows.
+        self._together = weight.device.type == "cuda"
 
     def prepare(self, count: int) -> bool:
         """Make `count` rows ready to run; true if that has spoiled what was in the buffers."""
         self._count = count
-        if self._aside is None or count in self._graphs:
+        if not self._together or count in self._graphs:
             return False
         self._graphs[count] = self._capture(count)
         return True
@@ -80,57 +80,51 @@ class TailKernel:
         else:
             graphs.look_ahead.replay()
 
-    @contextmanager
-    def beside(self) -> Iterator[Tensor]:
-        """Where to draw the next frame's noise: on CUDA beside the forward, not before it."""
-        with nullcontext() if self._aside is None else torch.cuda.stream(self._aside):
-            yield self.noise
-
-    def run(self, hidden: Tensor, rows: list[int], together: slice | None) -> None:
-        """Advance every row by one frame, from ``[tokens, width]`` hidden states."""
+    def take(self, hidden: Tensor, rows: list[int], together: slice | None) -> None:
+        """Copy the rows to be sampled from ``[tokens, width]`` hidden states."""
         if together is None:
             for index, row in enumerate(rows):
                 self._hidden[index].copy_(hidden[row])
         else:
             self._hidden[: len(rows)].copy_(hidden[together])
-        self.join()
+
+    def sample(self) -> None:
+        """Draw a frame of every row, and embed it."""
         graphs = self._graphs.get(self._count)
         if graphs is None:
-            self._sample(self._count, _one_after_another)
+            self._sample(self._count, one_after_another)
         else:
             graphs.sample.replay()
-        if self._aside is not None:
-            self._aside.wait_stream(torch.cuda.current_stream())
-        with self.beside():
-            if graphs is None:
-                self._settle(self._count)
-            else:
-                graphs.settle.replay()
 
-    def join(self) -> None:
-        """Let what comes next on this stream wait for what was done beside it."""
-        if self._aside is not None:
-            torch.cuda.current_stream().wait_stream(self._aside)
+    def settle(self) -> None:
+        """Keep the books of the frame just drawn, and look ahead at the next one."""
+        graphs = self._graphs.get(self._count)
+        if graphs is None:
+            self._settle(self._count)
+        else:
+            graphs.settle.replay()
 
     def _look_ahead(self, count: int) -> None:
         table, codec = self._table, self._codec
         early = table.frame < table.floor[:count, None]
         torch.logical_and(early, codec.is_end, out=self._too_early[:count])
         window, counted = table.window(count)
-        for index in range(count):
-            one = slice(index, index + 1)
-            self._alpha[one].copy_(codec.alpha(window[one], counted[one]))
+        for rows in self._parts(count):
+            self._alpha[rows].copy_(codec.alpha(window[rows], counted[rows]))
 
-    def _sample(self, count: int, each: Callable[[int, Callable[[int], None]], None]) -> None:
+    def _sample(self, count: int, each: Each) -> None:
         """Draw from exponential noise as ``torch.multinomial`` does, without its host read.
 
         A row that is not live keeps its id.
         """
         table, sampled, live = self._table, self._sampled[:count], self._live[:count]
-        each(count, self._consider)
-        probabilities = self._probabilities[:count]
-        torch.softmax(self._candidates[:count], dim=-1, out=probabilities)
-        torch.argmax(probabilities / self.noise[:count], dim=-1, out=sampled)
+        chances = self._chances[:count]
+        for rows in self._parts(count):
+            scores = scores_of(
+                self._codec, self._hidden[rows], self._alpha[rows], self._too_early[rows], each
+            )
+            self._chances[rows].copy_(chances_of(self._codec, scores, each))
+        torch.argmax(chances / self.noise[:count], dim=-1, out=sampled)
         torch.lt(table.frame, table.stop_at[:count], out=live)
         current = table.current[:count]
         torch.where(live, sampled, current, out=current)
@@ -142,16 +136,17 @@ class TailKernel:
         ended = (sampled == self._codec.vocabulary - 1) | (frame >= table.last[:count])
         torch.where(live & ended, frame, stop_at, out=stop_at)
         # A row that is not finite, or sums to nothing, has no positive chance to draw from.
-        chance = self._probabilities[:count].gather(1, sampled[:, None])[:, 0]
+        chance = self._chances[:count].gather(1, sampled[:, None])[:, 0]
         table.valid[:count].logical_and_((chance > 0) >= live)
         table.codes[:count].scatter_(1, (frame + HISTORY).expand(count, 1), sampled[:, None])
         frame.add_(1)
         self._look_ahead(count)
 
-    def _consider(self, index: int) -> None:
-        one = slice(index, index + 1)
-        scores = self._codec.candidates(self._hidden[one], self._alpha[one], self._too_early[one])
-        self._candidates[one].copy_(scores)
+    def _parts(self, count: int) -> list[slice]:
+        """The rows that go through an operation together."""
+        if self._together:
+            return [slice(0, count)]
+        return [slice(row, row + 1) for row in range(count)]
 
     def _capture(self, count: int) -> TailGraphs | None:
         while len(self._streams) < count:
@@ -170,12 +165,12 @@ class TailKernel:
             )
             return None
 
-    def _side_by_side(self, count: int, work: Callable[[int], None]) -> None:
+    def _side_by_side(self, count: int, work: Callable[[slice], None]) -> None:
         main = torch.cuda.current_stream()
-        for index in range(count):
-            self._streams[index].wait_stream(main)
-            with torch.cuda.stream(self._streams[index]):
-                work(index)
+        for row in range(count):
+            self._streams[row].wait_stream(main)
+            with torch.cuda.stream(self._streams[row]):
+                work(slice(row, row + 1))
         for stream in self._streams[:count]:
             main.wait_stream(stream)
 
@@ -187,8 +182,3 @@ def _captured(part: Callable[[], None]) -> torch.cuda.CUDAGraph:
     with torch.cuda.graph(graph, capture_error_mode="thread_local"):
         part()
     return graph
-
-
-def _one_after_another(count: int, work: Callable[[int], None]) -> None:
-    for index in range(count):
-        work(index)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from kstep_shim.frames.contract import supports_multi_frame
+from kstep_shim.frames.contract import is_codec_head, supports_multi_frame
 from kstep_shim.frames.notices import Notices, process_notices
 
 #: Column of a stop row that means "this request goes on".
@@ -22,7 +22,7 @@ def ensure_stop_token_vocab(runner: Any, logits: Any, notices: Notices | None = 
     and vLLM's ``RejectionSampler.parse_output`` then drops every id of a multi-token step (it
     keeps an id only below that size). The width set here is always `STOP_ROW_WIDTH`: a hidden
     width would pass the filter too, but would turn the batch's "no top-k" mark into an active
-    top-k.
+    top-k. A codec head is left alone for the same reason.
 
     Parameters
     ----------
@@ -33,7 +33,8 @@ def ensure_stop_token_vocab(runner: Any, logits: Any, notices: Notices | None = 
     notices : Notices, optional
         Who logs the change; the process-wide record by default.
     """
-    if logits is None or not supports_multi_frame(getattr(runner, "model", None)):
+    model = getattr(runner, "model", None)
+    if logits is None or not supports_multi_frame(model) or is_codec_head(model):
         return
     batch = getattr(runner, "input_batch", None)
     if batch is None:

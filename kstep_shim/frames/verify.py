@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import NamedTuple
 
+import numpy as np
 import torch
 from torch import Tensor
 
@@ -51,6 +52,7 @@ def accept_frames(
     ----------
     logits : Tensor
         ``[sum(widths), 2]`` stop rows, request-major: continue is (0, -inf), stop is (-inf, 0).
+        Read here, where they are not on the host already.
     widths : sequence of int
         Positions of each request, at least 1: its draft count plus one.
     output_counts, min_outputs : sequence of int, optional
@@ -61,8 +63,8 @@ def accept_frames(
     Returns
     -------
     AcceptedFrames
-        On the device of `logits`, not waited for. An invalid row has no tokens, so it cannot pass
-        for a row of *continue*; check `valid` with `require_valid` after the step's own read.
+        On the host. An invalid row has no tokens, so it cannot pass for a row of *continue*;
+        check `valid` with `require_valid`.
 
     Raises
     ------
@@ -83,28 +85,22 @@ def accept_frames(
         raise ValueError(f"{logits.shape[0]} stop rows for widths {list(widths)}")
     if rows == 0:
         return AcceptedFrames(
-            logits.new_empty((0, 0), dtype=torch.int32), logits.new_empty((0,), dtype=torch.bool)
+            torch.empty((0, 0), dtype=torch.int32), torch.empty(0, dtype=torch.bool)
         )
-    earliest = _earliest_stops(rows, output_counts, min_outputs)
-    uniform = min(widths) == widest
-    if uniform:
-        table, padding = logits.unflatten(0, (rows, widest)), None
-    else:
-        table, padding = _pad(logits, widths, widest)
+    # A dozen operations on so few numbers take much longer as tensors.
+    stop_rows = logits.to("cpu", torch.float32).numpy()
+    earliest = np.array(_earliest_stops(rows, output_counts, min_outputs))[:, None]
+    positions, width = np.arange(widest), np.array(widths)[:, None]
+    # A request is filled up with its own last row, so the filling is as valid as the request.
+    last = np.cumsum(width)[:, None] - 1
+    table = stop_rows[np.minimum(last - width + 1 + positions, last)]
 
     # An argmax over NaN would answer 0 or 1 like any other row.
-    best = table.amax(-1)
-    bad = ~torch.isfinite(best)
-    token_ids = (table[..., 1] > table[..., 0]).to(torch.int32)
-    if any(earliest):
-        first = torch.tensor(earliest, device=logits.device)[:, None]
-        token_ids = token_ids * (torch.arange(widest, device=logits.device) >= first)
-    drop = token_ids.cumsum(1) > token_ids
-    if padding is not None:
-        drop = drop | padding
-    valid = ~bad.any(1)
-    token_ids = token_ids.masked_fill(drop | ~valid[:, None], PLACEHOLDER_TOKEN_ID)
-    return AcceptedFrames(token_ids.to(torch.int32), valid)
+    valid = np.isfinite(table.max(-1)).all(1)
+    stops = (table[..., 1] > table[..., 0]) & (positions >= earliest)
+    kept = (positions < width) & (np.cumsum(stops, axis=1) <= stops) & valid[:, None]
+    token_ids = np.where(kept, stops, PLACEHOLDER_TOKEN_ID).astype(np.int32)
+    return AcceptedFrames(torch.from_numpy(token_ids), torch.from_numpy(valid))
 
 
 def _earliest_stops(
@@ -120,21 +116,6 @@ def _earliest_stops(
             f"{len(output_counts)} output counts and {len(min_outputs)} minimums for {rows} rows"
         )
     return [max(0, least - count) for count, least in zip(output_counts, min_outputs, strict=True)]
-
-
-def _pad(logits: Tensor, widths: Sequence[int], widest: int) -> tuple[Tensor, Tensor]:
-    """Spread rows of uneven widths over ``[rows, widest, 2]``, and mark the filling.
-
-    A request is filled up with its own last row, so the filling is as valid as the request.
-    """
-    index, fill, start = [], [], 0
-    for width in widths:
-        last = start + width - 1
-        index.append([min(start + position, last) for position in range(widest)])
-        fill.append([position >= width for position in range(widest)])
-        start += width
-    table = logits[torch.tensor(index, device=logits.device)]
-    return table, torch.tensor(fill, device=logits.device)
 
 
 def require_valid(valid: Sequence[bool], request_ids: Sequence[str] | None = None) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 _ARMED = "_kstep_shim_armed"
+_FLAVOUR = "_kstep_shim_flavour"
 
 
 def armed(runner: Any) -> bool:
@@ -15,3 +16,12 @@ def armed(runner: Any) -> bool:
         armed = runner.num_spec_tokens > 0 and supports_multi_frame(runner.get_model())
         setattr(runner, _ARMED, armed)
     return bool(vars(runner)[_ARMED])
+
+
+def flavour(runner: Any) -> Any:
+    """What differs for the head of this armed runner's Talker, found out once."""
+    from kstep_shim.frames.flavour import flavour_of
+
+    if _FLAVOUR not in vars(runner):
+        setattr(runner, _FLAVOUR, flavour_of(runner.get_model()))
+    return vars(runner)[_FLAVOUR]

@@ -7,7 +7,7 @@ from typing import Any
 
 from kstep_shim.counters import counters
 from kstep_shim.declaration import Patch, Side, Target
-from kstep_shim.patches.armed import armed
+from kstep_shim.patches.armed import armed, flavour
 
 
 def propose(wrapped: Callable[..., Any], runner: Any, args: Any, kwargs: Any) -> Any:
@@ -40,10 +40,9 @@ def _propose(
 ) -> list[list[int]]:
     from kstep_shim.frames.drafts import constant_drafts
     from kstep_shim.frames.gate import drafts_this_step
-    from kstep_shim.frames.tokens import STOP_TOKEN_ID
     from kstep_shim.frames.verify import require_valid
 
-    batch = runner.input_batch
+    batch, head = runner.input_batch, flavour(runner)
     drafted = scheduler_output.scheduled_spec_decode_tokens
     counts = [len(drafted.get(name, ())) for name in batch.req_ids]
     on_host = isinstance(valid_sampled_token_ids, list)
@@ -56,7 +55,7 @@ def _propose(
     for count, row in rows:
         if len(row) <= count:
             counters().increment("tokens_rolled_back", count + 1 - len(row))
-        if count and row[-1] == STOP_TOKEN_ID:
+        if count and head.stopped(runner, row[-1]):
             counters().increment(f"stops_at_frame: {len(row)}")
     frames = drafts_this_step(runner)
     if frames <= 1:
@@ -72,7 +71,8 @@ def _propose(
     )
     if drafts and not drafts[0]:
         counters().increment("drafts_folded")
-    return drafts
+    filled: list[list[int]] = head.drafts(valid_sampled_token_ids, drafts)
+    return filled
 
 
 PATCH = Patch(

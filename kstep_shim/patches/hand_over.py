@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from kstep_shim.declaration import Patch, Side, Target
+from kstep_shim.declaration import Head, Patch, Side, Target
 from kstep_shim.frames import hand_over
 
 
@@ -19,10 +19,11 @@ def _send(
     multimodal_output: Any = None,
     request: Any = None,
     is_segment_finished: bool = False,
+    **confirmed: Any,
 ) -> None:
     booking = hand_over.take_booking(request)
     if booking is None:
-        wrapped(multimodal_output, request, is_segment_finished)
+        wrapped(multimodal_output, request, is_segment_finished, **confirmed)
         return
     at_token = hand_over.RequestAtToken
     # One token of a K-wide row comes with K hidden rows; a prompt's one token keeps all of its own.
@@ -32,23 +33,37 @@ def _send(
     else:
         parts = [multimodal_output]
     for token, part in enumerate(parts[:-1], 1):
-        wrapped(part, at_token(request, booking.status, False, booking.computed + token), False)
+        computed = booking.computed + token
+        then = at_token(request, booking.status, False, computed)
+        wrapped(part, then, False, **hand_over.confirmed_at(confirmed, token, computed))
     last = at_token(request, request.status, request.is_finished(), request.num_computed_tokens)
-    wrapped(parts[-1], last, is_segment_finished)
+    wrapped(parts[-1], last, is_segment_finished, **hand_over.confirmed_last(confirmed, len(parts)))
+
+
+def _target(parameters: tuple[str, ...], head: Head) -> Target:
+    return Target(
+        distribution="vllm-omni",
+        module="vllm_omni.distributed.omni_connectors.transfer_adapter.chunk_transfer_adapter",
+        qualname="OmniChunkTransferAdapter.save_async",
+        parameters=("self", "multimodal_output", "request", "is_segment_finished", *parameters),
+        wrapper=send_by_token,
+        head=head,
+    )
 
 
 PATCH = Patch(
     name="hand_over",
     summary="send frames to the vocoder stage as K single-frame steps would",
     targets=(
-        Target(
-            distribution="vllm-omni",
-            module=(
-                "vllm_omni.distributed.omni_connectors.transfer_adapter.chunk_transfer_adapter"
+        _target((), Head.STOP_ROW),
+        _target(
+            (
+                "new_token_ids",
+                "confirmed_num_computed_tokens",
+                "segment_generation",
+                "force_request_finished",
             ),
-            qualname="OmniChunkTransferAdapter.save_async",
-            parameters=("self", "multimodal_output", "request", "is_segment_finished"),
-            wrapper=send_by_token,
+            Head.CODEC,
         ),
     ),
     sides=frozenset({Side.ENGINE_CORE}),

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from kstep_shim.declaration import Patch, Side, Target
+from kstep_shim.declaration import Head, Patch, Side, Target
 
 
 def size_by_stop_row(wrapped: Callable[..., Any], batch: Any, args: Any, kwargs: Any) -> None:
@@ -48,6 +48,7 @@ PATCH = Patch(
                 "slot_mapping_modes",
             ),
             wrapper=size_by_stop_row,
+            head=Head.STOP_ROW,
         ),
         Target(
             distribution="vllm-ascend",
@@ -73,6 +74,7 @@ PATCH = Patch(
                 "kv_cache_groups",
             ),
             wrapper=size_by_stop_row,
+            head=Head.STOP_ROW,
             platform="npu",
         ),
     ),

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from kstep_shim.declaration import Patch, Side, Target
+from kstep_shim.declaration import Head, Patch, Side, Target
 
 
 def leave_stop_rows(wrapped: Callable[..., Any], processor: Any, args: Any, kwargs: Any) -> Any:
@@ -31,6 +31,7 @@ PATCH = Patch(
             qualname="MinTokensLogitsProcessor.apply",
             parameters=("self", "logits"),
             wrapper=leave_stop_rows,
+            head=Head.STOP_ROW,
         ),
         Target(
             distribution="vllm",
@@ -38,6 +39,7 @@ PATCH = Patch(
             qualname="MinTokensLogitsProcessor.apply_with_spec_decode",
             parameters=("self", "logits", "num_draft_tokens"),
             wrapper=leave_stop_rows,
+            head=Head.STOP_ROW,
         ),
     ),
     sides=frozenset({Side.WORKER}),

@@ -7,10 +7,9 @@ from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
 
-from kstep_shim._logging import LOGGER
 from kstep_shim.counters import counters
 from kstep_shim.declaration import Kind, Patch, Side, Target
-from kstep_shim.patches.armed import armed
+from kstep_shim.patches.armed import armed, flavour
 
 _TAIL = "_kstep_shim_tail"
 
@@ -155,21 +154,9 @@ def _forward(
 
 
 def _tail(runner: Any) -> Any:
-    """The runner's frame tail, made once: its buffers hold the codec state of a step's rows."""
-    from kstep_shim.frames.codec import Codec
-    from kstep_shim.frames.device_tail import DeviceTail
-    from kstep_shim.frames.draws import multinomial_problem
-    from kstep_shim.frames.tail import StockTail
-
+    """The runner's frame tail, made once: it may hold state of a step's rows."""
     if not hasattr(runner, _TAIL):
-        codec = Codec.of(runner.get_model().talker)
-        problem = "an unknown Talker" if codec is None else multinomial_problem(codec.is_end)
-        rows, frames = runner.input_batch.max_num_reqs, runner.num_spec_tokens + 1
-        if codec is None or problem is not None:
-            LOGGER.warning("kstep_shim: frames are sampled with a host read each: %s", problem)
-            setattr(runner, _TAIL, StockTail())
-        else:
-            setattr(runner, _TAIL, DeviceTail(codec, rows, frames))
+        setattr(runner, _TAIL, flavour(runner).tail(runner))
     return getattr(runner, _TAIL)
 
 

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from typing import Any
 
 from kstep_shim.counters import counters
-from kstep_shim.declaration import Kind, Patch, Side, Target
+from kstep_shim.declaration import Head, Kind, Patch, Side, Target
 
 
 def parse(wrapped: Callable[..., Any], instance: Any, args: Any, kwargs: Any) -> Any:
@@ -54,6 +54,7 @@ PATCH = Patch(
                 "logprobs_tensors",
             ),
             wrapper=parse,
+            head=Head.STOP_ROW,
             kind=Kind.STATICMETHOD,
         ),
     ),

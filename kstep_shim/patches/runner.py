@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from kstep_shim.declaration import Patch, Side, Target
+from kstep_shim.declaration import Head, Patch, Side, Target
 
 
 def seal(wrapped: Callable[..., Any], runner: Any, args: Any, kwargs: Any) -> None:
@@ -19,6 +19,8 @@ def seal(wrapped: Callable[..., Any], runner: Any, args: Any, kwargs: Any) -> No
         A patch that the worker needs is missing; K positions are promised, so it must not start.
     """
     from kstep_shim import installer
+    from kstep_shim.catalog import installed_head
+    from kstep_shim.frames.processors import offer_every_processor
     from kstep_shim.frames.schedule import draft_count
 
     config = args[0] if args else kwargs["vllm_config"]
@@ -27,6 +29,8 @@ def seal(wrapped: Callable[..., Any], runner: Any, args: Any, kwargs: Any) -> No
         stage = config.model_config.stage_id
         installer.current().seal(Side.WORKER, "worker", stage, frames=drafts + 1)
     wrapped(*args, **kwargs)
+    if drafts and installed_head() is Head.CODEC:
+        offer_every_processor(runner)
 
 
 PATCH = Patch(

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from typing import Any
 
 from kstep_shim.counters import counters
-from kstep_shim.declaration import Kind, Patch, Side, Target
+from kstep_shim.declaration import Head, Kind, Patch, Side, Target
 from kstep_shim.frames import options, preemption, schedule
 from kstep_shim.frames.hand_over import book_tokens
 
@@ -113,8 +113,10 @@ def _arm(scheduler: Any, drafts: int) -> None:
 
 def _ignore_vocabulary_options(request: Any) -> None:
     from kstep_shim._logging import LOGGER
+    from kstep_shim.catalog import installed_head
 
-    kept, ignored = options.without_vocabulary_options(request.sampling_params)
+    codec_head = installed_head() is Head.CODEC
+    kept, ignored = options.without_vocabulary_options(request.sampling_params, codec_head)
     if ignored:
         request.sampling_params = kept
         LOGGER.warning("kstep_shim: request %s: %s ignored", request.request_id, ignored)

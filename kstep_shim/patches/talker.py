@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
-from kstep_shim.declaration import Kind, Patch, Side, Target
+from kstep_shim.declaration import Head, Kind, Patch, Side, Target
 
 _MODELS = "vllm_omni.model_executor.models.minicpmo_4_5"
 
@@ -68,7 +68,20 @@ def wrapper_merge_frame_outputs(wrapper: Any, outputs: Sequence[Any], rows: Sequ
     return wrapper.talker.merge_frame_outputs(outputs, rows)
 
 
-def _added(module: str, owner: str, members: dict[str, Any]) -> tuple[Target, ...]:
+def skip_wide_head(wrapped: Callable[..., Any], talker: Any, args: Any, kwargs: Any) -> Any:
+    """Leave the codec head alone where every frame of the step has been drawn already.
+
+    The result has the head's width, which the runner looks at, and no storage of its own.
+    """
+    if not vars(talker).pop("_kstep_shim_drawn", False):
+        return wrapped(*args, **kwargs)
+    hidden = args[0] if args else kwargs["hidden_states"]
+    return hidden.new_zeros(()).expand(hidden.shape[0], int(talker._num_audio_tokens))
+
+
+def _added(
+    module: str, owner: str, members: dict[str, Any], head: Head | None = None
+) -> tuple[Target, ...]:
     return tuple(
         Target(
             distribution="vllm-omni",
@@ -77,35 +90,49 @@ def _added(module: str, owner: str, members: dict[str, Any]) -> tuple[Target, ..
             parameters=(),
             wrapper=member,
             kind=Kind.ADDED,
+            head=head,
         )
         for name, member in members.items()
     )
 
 
+_TALKER = ("minicpmo_4_5_omni_tts", "MiniCPMO45OmniTTSForConditionalGeneration")
+_WRAPPER = ("minicpmo_4_5_omni", "MiniCPMO45OmniForConditionalGeneration")
+
 PATCH = Patch(
     name="talker",
     summary="let the Talker hand over stop rows and merge frames",
-    targets=_added(
-        "minicpmo_4_5_omni_tts",
-        "MiniCPMO45OmniTTSForConditionalGeneration",
-        {
-            "supports_multi_frame_decode": property(_talker_supports),
-            "batch_stop_logits": property(_talker_batch_stop_logits),
-            "take_batch_stop_logits": take_batch_stop_logits,
-            "set_batch_stop_logits": set_batch_stop_logits,
-            "merge_frame_outputs": merge_frame_outputs,
-        },
-    )
-    + _added(
-        "minicpmo_4_5_omni",
-        "MiniCPMO45OmniForConditionalGeneration",
-        {
-            "supports_multi_frame_decode": property(_wrapper_supports),
-            "batch_stop_logits": property(_wrapper_batch_stop_logits),
-            "take_batch_stop_logits": wrapper_take_batch_stop_logits,
-            "set_batch_stop_logits": wrapper_set_batch_stop_logits,
-            "merge_frame_outputs": wrapper_merge_frame_outputs,
-        },
+    targets=(
+        *_added(*_TALKER, {"supports_multi_frame_decode": property(_talker_supports)}),
+        *_added(
+            *_TALKER,
+            {
+                "batch_stop_logits": property(_talker_batch_stop_logits),
+                "take_batch_stop_logits": take_batch_stop_logits,
+                "set_batch_stop_logits": set_batch_stop_logits,
+                "merge_frame_outputs": merge_frame_outputs,
+            },
+            Head.STOP_ROW,
+        ),
+        *_added(*_WRAPPER, {"supports_multi_frame_decode": property(_wrapper_supports)}),
+        *_added(
+            *_WRAPPER,
+            {
+                "batch_stop_logits": property(_wrapper_batch_stop_logits),
+                "take_batch_stop_logits": wrapper_take_batch_stop_logits,
+                "set_batch_stop_logits": wrapper_set_batch_stop_logits,
+                "merge_frame_outputs": wrapper_merge_frame_outputs,
+            },
+            Head.STOP_ROW,
+        ),
+        Target(
+            distribution="vllm-omni",
+            module=f"{_MODELS}.{_TALKER[0]}",
+            qualname=f"{_TALKER[1]}.compute_logits",
+            parameters=("self", "hidden_states"),
+            wrapper=skip_wide_head,
+            head=Head.CODEC,
+        ),
     ),
     sides=frozenset({Side.WORKER}),
     why="The stop rows of a frame are private to the model and consumed one step at a time.",

@@ -26,6 +26,7 @@ __all__ = [
     "live_graphs",
     "missing_calls",
     "no_host",
+    "no_reads",
     "set_device_name",
 ]
 __version__ = "0.1.0"
@@ -69,6 +70,13 @@ def no_host() -> AbstractContextManager[None]:
     from softnpu import barrier
 
     return barrier.no_host()
+
+
+def no_reads() -> AbstractContextManager[None]:
+    """A block in which a host read of the device raises `HostReadError`; uploads may pass."""
+    from softnpu import barrier
+
+    return barrier.no_reads()
 
 
 def set_device_name(name: str) -> None:

@@ -8,6 +8,7 @@ import sys
 import torch
 
 from softnpu import (
+    compiled,
     device,
     distributed,
     generator,
@@ -36,6 +37,7 @@ def activate() -> None:
     device.activate()
     modules.install()
     operators.override_linear()
+    compiled.activate()
     runtime.install_accelerator()
     distributed.activate()
     import_hooks.after("vllm_ascend.worker.worker", _load_custom_ops)

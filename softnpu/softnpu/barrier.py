@@ -34,6 +34,13 @@ def no_host() -> Iterator[None]:
 
 
 @contextmanager
+def no_reads() -> Iterator[None]:
+    """As `no_host`, but data may go to the device: an upload does not wait for it."""
+    with forbidding(reads="inside of no_reads()"), _Watch():
+        yield
+
+
+@contextmanager
 def forbidding(reads: str | None = None, uploads: str | None = None) -> Iterator[None]:
     """Forbid what is given a reason and allow the rest."""
     before = _forbidden.reads, _forbidden.uploads

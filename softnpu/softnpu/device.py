@@ -86,6 +86,8 @@ def _call(func: Any, name: str, args: Sequence[Any], options: dict[str, Any]) ->
     if target is not None:
         args, options = _mapped(args), _mapped_options(options)
     barrier.check(name, args, options, target)
+    if hasattr(options.get("generator"), "note_draw"):
+        options["generator"].note_draw()
     if streams.waiting and traffic.is_read(name, args, options, target):
         streams.refuse_behind_wait(name)
     result = func(*args, **options)

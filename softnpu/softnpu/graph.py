@@ -30,7 +30,22 @@ class NPUGraph:
 
     def __init__(self, *args: object, **options: object) -> None:
         self.tape = tape.Tape()
+        self._capture = ExitStack()
         _live.add(self)
+
+    def capture_begin(self, pool: object = None, capture_error_mode: str = "global") -> None:
+        """Note the work on the device from now on."""
+        if tape.capturing is not None:
+            raise RuntimeError("softnpu: a capture inside a capture")
+        counters.kernels.add("graph.capture")
+        tape.capturing = self.tape
+        self._capture.enter_context(barrier.forbidding(reads="during a capture"))
+        self._capture.enter_context(_Recorder(self.tape))
+
+    def capture_end(self) -> None:
+        """Stop it."""
+        tape.capturing = None
+        self._capture.close()
 
     def owned_tensors(self) -> list[torch.Tensor]:
         """Return the intermediates and outputs which live in the memory of the graph."""
@@ -114,20 +129,14 @@ class graph:  # noqa: N801 - the name of torch_npu
     def __init__(
         self, npu_graph: NPUGraph, pool: object = None, stream: object = None, **options: object
     ) -> None:
-        self._tape = npu_graph.tape
-        self._stack = ExitStack()
+        self._graph = npu_graph
+        self._pool = pool
 
     def __enter__(self) -> None:
-        if tape.capturing is not None:
-            raise RuntimeError("softnpu: a capture inside a capture")
-        counters.kernels.add("graph.capture")
-        tape.capturing = self._tape
-        self._stack.enter_context(barrier.forbidding(reads="during a capture"))
-        self._stack.enter_context(_Recorder(self._tape))
+        self._graph.capture_begin(self._pool)
 
     def __exit__(self, *exc_info: Any) -> None:
-        tape.capturing = None
-        self._stack.close()
+        self._graph.capture_end()
 
 
 def is_capturing() -> bool:

@@ -1,16 +1,17 @@
-"""Code which runs around the import of other modules."""
+"""Code which runs around the import of other modules, and modules which are not installed."""
 
 from __future__ import annotations
 
 import importlib.util
 import sys
 from collections.abc import Callable, Sequence
-from importlib.abc import MetaPathFinder
+from importlib.abc import Loader, MetaPathFinder
 from importlib.machinery import ModuleSpec
 from types import ModuleType
 
 Execute = Callable[[ModuleType], None]
 Around = Callable[[Execute, ModuleType], None]
+Make = Callable[[str], ModuleType]
 
 
 class _Finder(MetaPathFinder):
@@ -54,3 +55,35 @@ def after(name: str, function: Callable[[], None]) -> None:
         function()
 
     around(name, hook)
+
+
+class _Substitute(Loader):
+    def __init__(self, make: Make) -> None:
+        self._make = make
+
+    def create_module(self, spec: ModuleSpec) -> ModuleType:
+        return self._make(spec.name)
+
+    def exec_module(self, module: ModuleType) -> None:
+        pass
+
+
+class _LastResort(MetaPathFinder):
+    def __init__(self) -> None:
+        self.modules: dict[str, Make] = {}
+
+    def find_spec(
+        self, fullname: str, path: Sequence[str] | None, target: ModuleType | None = None
+    ) -> ModuleSpec | None:
+        make = self.modules.get(fullname)
+        return make and ModuleSpec(fullname, _Substitute(make), is_package=True)
+
+
+_last_resort = _LastResort()
+
+
+def otherwise(name: str, make: Make) -> None:
+    """Let ``make(name)`` stand for a module which is not installed, once it gets imported."""
+    if _last_resort not in sys.meta_path:
+        sys.meta_path.append(_last_resort)
+    _last_resort.modules[name] = make

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import functools
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import torch
@@ -57,6 +57,7 @@ def functions() -> dict[str, Any]:
     opaque_kernels: dict[str, Kernel] = {
         "_npu_rotary_embedding": rotary.rotary_embedding,
         "npu_rotary_mul": rotary.rotary_mul,
+        "npu_mrope": rotary.mrope,
         "npu_scatter_pa_kv_cache": cache.scatter_pa_kv_cache,
         "_npu_reshape_and_cache": cache.reshape_and_cache,
         "_npu_paged_attention": attention.paged_attention,
@@ -74,8 +75,6 @@ def functions() -> dict[str, Any]:
 
 def _define_compiled_ops() -> dict[str, Any]:
     """Define the kernels which compiled code calls: real ops, which dynamo does not trace into."""
-    ops = torch.library.Library("npu", "DEF")
-    _libraries.append(ops)
     definitions: dict[str, tuple[str, Kernel, Kernel]] = {
         "npu_rms_norm": (
             "(Tensor self, Tensor gamma, float epsilon=1e-06) -> (Tensor, Tensor)",
@@ -85,7 +84,7 @@ def _define_compiled_ops() -> dict[str, Any]:
         "npu_add_rms_norm": (
             "(Tensor x1, Tensor x2, Tensor gamma, float epsilon=1e-06) -> (Tensor, Tensor, Tensor)",
             norms.add_rms_norm,
-            lambda x, y, gamma, epsilon=1e-6: (torch.empty_like(x), _rstd(x), torch.empty_like(x)),
+            lambda x, y, gamma, epsilon=1e-6: shapes_of_add_rms_norm(x),
         ),
         "npu_swiglu": (
             "(Tensor self, int dim=-1) -> Tensor",
@@ -93,11 +92,23 @@ def _define_compiled_ops() -> dict[str, Any]:
             lambda x, dim=-1: x.new_empty((*x.shape[:-1], x.shape[-1] // 2)),
         ),
     }
+    define("npu", definitions)
+    return {name: getattr(torch.ops.npu, name) for name in definitions}
+
+
+def define(namespace: str, definitions: Mapping[str, tuple[str, Kernel, Kernel]]) -> None:
+    """Define ops by signature, kernel and, for their shapes, a function on meta tensors."""
+    ops = torch.library.Library(namespace, "DEF")
+    _libraries.append(ops)
     for name, (signature, kernel, meta) in definitions.items():
         ops.define(name + signature)
         library.implement(ops, name, _counted(name, kernel), "CPU")
         library.implement(ops, name, meta, "Meta")
-    return {name: getattr(torch.ops.npu, name) for name in definitions}
+
+
+def shapes_of_add_rms_norm(x: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
+    """Return empty tensors like the results of the kernel, for the rows ``x``."""
+    return torch.empty_like(x), _rstd(x), torch.empty_like(x)
 
 
 def _rstd(x: torch.Tensor) -> torch.Tensor:

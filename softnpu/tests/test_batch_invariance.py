@@ -111,3 +111,14 @@ def test_rotary_embedding(neox: bool) -> None:
 
     rows = torch.cat([torch.randint(0, 50, (33, 1)).float(), torch.randn(33, 24)], -1)
     _check(rotate, rows)
+
+
+def test_mrope() -> None:
+    cache = torch.randn(50, 6)
+
+    def rotate(x: torch.Tensor) -> torch.Tensor:
+        rotated = torch_npu.npu_mrope(x[:, 0].long(), x[:, 1:19], x[:, 19:], cache, 6)
+        return torch.cat(rotated, -1)
+
+    rows = torch.cat([torch.randint(0, 50, (33, 1)).float(), torch.randn(33, 24)], -1)
+    _check(rotate, rows)

@@ -128,6 +128,22 @@ def test_generators() -> None:
     assert not isinstance(1, torch.Generator)
 
 
+def test_a_generator_takes_its_last_draw_back() -> None:
+    generator = torch.Generator(device="npu").manual_seed(5)
+    x = torch.empty(3, device="npu")
+    first = x.exponential_(generator=generator).tolist()
+    second = x.exponential_(generator=generator).tolist()
+    assert generator.get_offset() == 8
+    generator.set_offset(generator.get_offset() - 4)
+    assert x.exponential_(generator=generator).tolist() == second
+    with pytest.raises(NotImplementedError):
+        generator.set_offset(0)
+    assert generator.manual_seed(5).get_offset() == 0
+    assert x.exponential_(generator=generator).tolist() == first
+    with pytest.raises(RuntimeError):
+        torch.Generator().get_offset()
+
+
 @pytest.mark.parametrize("backend", ["eager", "aot_eager"])
 def test_dynamo_compiles_through_the_mode(backend: str) -> None:
     def function(x: torch.Tensor) -> torch.Tensor:

@@ -106,6 +106,28 @@ def test_a_host_read_during_a_capture_raises(read) -> None:
     assert read(x) is not None
 
 
+def test_a_graph_is_told_when_its_capture_begins_and_ends() -> None:
+    told = []
+
+    class Told(torch.npu.NPUGraph):
+        def capture_begin(self, pool: object = None, capture_error_mode: str = "global") -> None:
+            super().capture_begin(pool=pool, capture_error_mode=capture_error_mode)
+            told.append(pool)
+
+        def capture_end(self) -> None:
+            super().capture_end()
+            told.append("end")
+
+    x = torch.ones(3, device="npu")
+    graph = Told()
+    with torch.npu.graph(graph, pool=(0, 0)):
+        out = x * 2
+    x.fill_(4)
+    graph.replay()
+    assert out.tolist() == [8, 8, 8]
+    assert told == [(0, 0), "end"]
+
+
 def test_captures_do_not_nest() -> None:
     with pytest.raises(RuntimeError, match="inside a capture"):
         _capture(lambda: _capture(lambda: None))

@@ -41,3 +41,15 @@ def test_a_missing_module_stays_missing() -> None:
     import_hooks.after("nowhere_at_all", lambda: None)
     with pytest.raises(ModuleNotFoundError, match="nowhere_at_all"):
         importlib.import_module("nowhere_at_all")
+
+
+def test_otherwise_stands_for_what_is_not_installed() -> None:
+    for name in ("nothing_here", "nothing_here.below"):
+        import_hooks.otherwise(name, ModuleType)
+    below = importlib.import_module("nothing_here.below")
+    assert sys.modules["nothing_here"].below is below
+
+
+def test_otherwise_leaves_alone_what_is_installed(module_name: str) -> None:
+    import_hooks.otherwise(module_name, ModuleType)
+    assert importlib.import_module(module_name).value == 1

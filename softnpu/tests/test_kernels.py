@@ -90,6 +90,41 @@ def test_rotary_mul(mode: str) -> None:
     assert torch.allclose(out, _complex_rotation(x, angle, neox), atol=1e-6)
 
 
+@pytest.mark.parametrize("mode", ["half", "interleave", "interleaved"])
+def test_mrope_of_text_rotates_copies(mode: str) -> None:
+    angles = torch.randn(20, 2)
+    cache = torch.cat([angles.cos(), angles.sin()], -1)
+    positions = torch.tensor([3, 0, 19, 3])
+    query, key = torch.randn(4, 3 * 8), torch.randn(4, 8)
+    given = query.clone(), key.clone()
+    out = torch_npu.npu_mrope(
+        positions, query, key, cache, 8, mrope_section=[0, 0, 0], rotary_mode=mode
+    )
+    for tensor, rotated in zip((query, key), out, strict=True):
+        expected = tensor.view(4, -1, 8).clone()
+        expected[..., :4] = _complex_rotation(expected[..., :4], angles[positions], mode == "half")
+        assert torch.allclose(rotated, expected.view(tensor.shape), atol=1e-6)
+    assert torch.equal(query, given[0])
+    assert torch.equal(key, given[1])
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"positions": torch.zeros(3, 2, dtype=torch.long)},
+        {"mrope_section": [1, 1, 0]},
+        {"rotary_mode": "quarter"},
+        {"cache_mode": "interleave"},
+    ],
+    ids=["positions", "section", "rotary_mode", "cache_mode"],
+)
+def test_mrope_of_more_than_text_is_refused(changes: dict[str, object]) -> None:
+    x = torch.ones(2, 4)
+    arguments = {"positions": torch.tensor([0, 1]), "query": x, "key": x, "cos_sin_cache": x}
+    with pytest.raises(NotImplementedError):
+        torch_npu.npu_mrope(**{**arguments, "head_size": 4, **changes})
+
+
 @pytest.mark.parametrize(
     "write", [torch_npu.npu_scatter_pa_kv_cache, torch_npu._npu_reshape_and_cache]
 )
@@ -101,6 +136,16 @@ def test_cache_writes_skip_negative_slots(write) -> None:
         slots = cache.view(12, 2, 3)
         assert torch.equal(slots[[5, 11, 0]], rows[[0, 2, 3]])
         assert slots.flatten(1).any(1).sum() == 3
+
+
+def test_keys_and_values_may_be_interleaved_in_memory() -> None:
+    memory = torch.zeros(3, 2, 4, 2, 3)
+    caches = memory.unbind(1)
+    key, value = torch.randn(3, 2, 3), torch.randn(3, 2, 3)
+    torch_npu.npu_scatter_pa_kv_cache(key, value, *caches, torch.tensor([5, -1, 11]))
+    for rows, cache in zip((key, value), caches, strict=True):
+        assert torch.equal(cache[[1, 2], [1, 3]], rows[[0, 2]])
+        assert cache.flatten(2).any(2).sum() == 2
 
 
 def _allowed(logits: torch.Tensor, p: float, k: int) -> torch.Tensor:

@@ -188,3 +188,10 @@ def test_the_block_concerns_its_thread(on: SimpleNamespace) -> None:
         thread.start()
         thread.join()
     assert read == [2]
+
+
+def test_no_reads_lets_uploads_pass(on: SimpleNamespace) -> None:
+    with softnpu.no_reads():
+        assert on.h.to("npu").shape == (4, 8)
+        with pytest.raises(softnpu.HostReadError, match="no_reads"):
+            on.x.tolist()

@@ -66,6 +66,7 @@ def test_one_frame_asks_for_nothing() -> None:
         ({"enable_prefix_caching": True}, "enable_prefix_caching=True"),
         ({"enable_prefix_caching": None}, "enable_prefix_caching=None"),
         ({"enable_lora": True}, "enable_lora=True"),
+        ({"logits_processors": ["mine.Processor"]}, "logits_processors=['mine.Processor']"),
         ({"additional_config": {"enable_flashcomm1": True}}, "enable_flashcomm1"),
     ],
 )

@@ -144,7 +144,7 @@ def test_field_report_30_versions(play: Play, version: str, right: bool) -> None
         from kstep_shim import guards
         guards.installed_version = lambda name: "{version}"
         from kstep_shim.installer import Installer
-        made = Installer(stack.patches, environ=stack.environ, tested={{"stub": ("0.26.0",)}})
+        made = Installer(stack.patches, environ=stack.environ, tested=[{{"stub": "0.26.0"}}])
         report = made.install(frames=4)
         result = [report.active, report.reason]
         """

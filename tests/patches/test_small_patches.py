@@ -4,11 +4,20 @@ from __future__ import annotations
 
 from types import SimpleNamespace
 
+import numpy as np
 import pytest
 import torch
 
 from kstep_shim.counters import counters
-from kstep_shim.patches import drafter, input_batch, min_tokens, output_limits, parse_output, warmup
+from kstep_shim.patches import (
+    draft_metadata,
+    drafter,
+    input_batch,
+    min_tokens,
+    output_limits,
+    parse_output,
+    warmup,
+)
 
 INF = float("inf")
 
@@ -171,6 +180,58 @@ class TestDrafter:
     def test_an_unarmed_stage_drafts_as_it_does(self) -> None:
         stock = SimpleNamespace(num_spec_tokens=3, get_model=SimpleNamespace)
         assert drafter.propose(lambda *a: "stock", stock, ([[0]], None), {}) == "stock"
+
+
+class TestDraftMetadata:
+    @pytest.fixture
+    def runner(self):
+        from vllm.v1.worker.gpu_model_runner import GPUModelRunner
+
+        runner = object.__new__(GPUModelRunner)
+        vars(runner).update(
+            _kstep_shim_armed=True,
+            num_spec_tokens=3,
+            device=torch.device("cpu"),
+            input_ids=SimpleNamespace(gpu=torch.zeros(64, dtype=torch.int32)),
+            arange_np=np.arange(64),
+            _arange_scratch=np.empty(64, dtype=np.int64),
+        )
+        return runner
+
+    def ask(self, runner, drafts: list[int], calls: list[int]):
+        def wrapped(*args):
+            calls.append(1)
+            return runner._calc_spec_decode_metadata(*args)
+
+        counts = np.array(drafts, dtype=np.int32)
+        return draft_metadata.keep(wrapped, runner, (counts, np.cumsum(counts + 1)), {})
+
+    def test_a_k_wide_step_asks_once_per_number_of_requests(self, runner) -> None:
+        calls: list[int] = []
+        for rows in (1, 2, 1, 2):
+            metadata = self.ask(runner, [3] * rows, calls)
+            assert metadata.num_draft_tokens == [3] * rows
+            assert metadata.logits_indices.tolist() == list(range(4 * rows))
+        assert len(calls) == 2
+
+    @pytest.mark.parametrize("drafts", [[3, 0], [2, 2], [3, 2, 3]])
+    def test_any_other_step_asks_each_time(self, runner, drafts: list[int]) -> None:
+        calls: list[int] = []
+        for _ in range(2):
+            assert self.ask(runner, drafts, calls).num_draft_tokens == drafts
+        assert len(calls) == 2
+
+    def test_a_row_with_other_tokens_beside_its_drafts_asks_each_time(self, runner) -> None:
+        calls: list[int] = []
+        counts, ends = np.array([3, 3], dtype=np.int32), np.array([4, 20])
+        for _ in range(2):
+            draft_metadata.keep(
+                lambda *args: (calls.append(1), runner._calc_spec_decode_metadata(*args))[1],
+                runner,
+                (counts, ends),
+                {},
+            )
+        assert len(calls) == 2
 
 
 class TestOutputLimits:

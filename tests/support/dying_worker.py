@@ -44,7 +44,7 @@ def register() -> None:
     from kstep_shim.settings import Settings
 
     if not _installed:
-        _installed.append(Installer(_PATCHES, environ={}, tested={}))
+        _installed.append(Installer(_PATCHES, environ={}, tested=()))
         _installed[0].install(Settings(frames=1))
 
 

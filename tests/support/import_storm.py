@@ -115,7 +115,7 @@ SHAPES: dict[str, Callable[[Installer], list[Work]]] = {
 def play(shape: str) -> dict[str, Any]:
     """Let the threads go at once; say what went wrong and what state they left."""
     sys.setswitchinterval(1e-5)
-    installer = Installer(patches(), environ={}, tested={})
+    installer = Installer(patches(), environ={}, tested=())
     steps = SHAPES[shape](installer)
     barrier, errors = threading.Barrier(len(steps)), []
 

@@ -15,6 +15,9 @@ import time
 from dataclasses import dataclass
 from typing import Any
 
+from kstep_shim.patches import bookkeeping, talker
+from support import eight_points
+
 VARIABLE = "KSTEP_MUTANT"
 _SCHEDULER = "tests/stack/test_scheduler.py::"
 _REPORTS = "tests/stack/test_field_reports.py::test_field_report_"
@@ -22,19 +25,22 @@ _RESULTS = "tests/stack/test_field_reports_scheduler.py::test_field_report_"
 _TRAFFIC = "tests/stack/test_field_reports_traffic.py::"
 _DUPLEX = "tests/stack/test_duplex.py::test_"
 _LENGTHS = "tests/stack/test_hand_over.py::test_one_speech_in_twenty[4]"
+_POINTS = "tests/stack30/test_eight_points.py::test_"
+_EQUAL = _POINTS + "every_case_equals_one_frame_per_step"
 
 
 @dataclass(frozen=True)
 class Mutant:
     """A guard, as the attributes that are replaced, and the test that must turn red.
 
-    Modules in ``keep`` have read the attribute before.
+    Modules in ``keep`` have read the attribute before. The test needs the stack ``stack``.
     """
 
     places: tuple[str, ...]
     instead: Any
     test: str
     keep: tuple[str, ...] = ()
+    stack: str = "0.26"
 
 
 def _nothing(*_: Any, **__: Any) -> None:
@@ -49,8 +55,10 @@ def _zero_each(batch: Any, _requests: Any) -> list[int]:
     return [0 for _ in batch.req_ids]
 
 
-def _valid_rows(table: Any, count: int) -> Any:
-    return [[row[0], 1, *row[2:]] for row in table.stock_read(count)]
+def _valid_rows(table: Any, packed: Any) -> Any:
+    read = table.stock_read(packed)
+    read[:, 1] = 1
+    return read
 
 
 MUTANTS = {
@@ -86,7 +94,7 @@ MUTANTS = {
     ),
     "options that name ids reach the head": Mutant(
         ("frames.options:without_vocabulary_options",),
-        lambda params: (params, []),
+        lambda params, _codec_head=False: (params, []),
         _REPORTS + "11_options_that_name_ids_are_ignored",
     ),
     "logprobs run K frames": Mutant(
@@ -145,6 +153,66 @@ MUTANTS = {
         lambda *_: True,
         _SCHEDULER + "test_what_cannot_be_k_wide_goes_single_frame[scarce_blocks_go_single_frame]",
     ),
+    "a codec head is taken for a stop row": Mutant(
+        ("frames.contract:is_codec_head",),
+        eight_points.never,
+        _EQUAL,
+        stack="0.30",
+    ),
+    "drafts are continue ids": Mutant(
+        ("frames.codec_head:CodecHead.drafts",),
+        eight_points.same_drafts,
+        _EQUAL,
+        stack="0.30",
+    ),
+    "the engine samples a frame": Mutant(
+        ("frames.codec_head_tail:CodecHeadTail.__init__",),
+        eight_points.sampled_by_the_engine,
+        _EQUAL,
+        stack="0.30",
+    ),
+    "ids are counted after the step": Mutant(
+        ("frames.codec_head_row:CodecHeadRow.take", "frames.codec_head_row:CodecHeadRow.expect"),
+        eight_points.count_aside,
+        _EQUAL,
+        stack="0.30",
+    ),
+    "ids are counted twice": Mutant(
+        ("frames.codec_head_row:CodecHeadRow.take_back",),
+        _nothing,
+        _POINTS + "an_id_is_counted_once_behind_a_step",
+        stack="0.30",
+    ),
+    "frames behind an end are emitted": Mutant(
+        ("frames.codec_head_row:CodecHeadRow._ends",),
+        eight_points.never,
+        _EQUAL,
+        stack="0.30",
+    ),
+    "the vocabulary stays raised": Mutant(
+        ("patches.bookkeeping:PATCH",),
+        eight_points.rewrapped(bookkeeping.PATCH, "_bookkeeping_sync", eight_points.raise_for_good),
+        _EQUAL,
+        stack="0.30",
+    ),
+    "the vocabulary is not raised": Mutant(
+        ("patches.bookkeeping:PATCH",),
+        eight_points.rewrapped(bookkeeping.PATCH, "_bookkeeping_sync", eight_points.pass_through),
+        _EQUAL,
+        stack="0.30",
+    ),
+    "the minimum is asked before a stop": Mutant(
+        ("frames.codec_head_row:CodecHeadRow._ends",),
+        eight_points.minimum_first,
+        _EQUAL,
+        stack="0.30",
+    ),
+    "the wide head runs again": Mutant(
+        ("patches.talker:PATCH",),
+        eight_points.rewrapped(talker.PATCH, "compute_logits", eight_points.pass_through),
+        _POINTS + "the_wide_head_is_computed_for_one_row_per_request_and_frame",
+        stack="0.30",
+    ),
 }
 
 
@@ -168,9 +236,10 @@ def switch_off(name: str | None = None) -> None:
 
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("names", nargs="*", help="mutants to run, by default all")
-    survivors = []
-    for name in parser.parse_args().names or MUTANTS:
+    parser.add_argument("names", nargs="*", help="mutants to run, by default all of the stack")
+    survivors, stack = [], os.environ.get("STACK", "0.26")
+    every = [name for name, mutant in MUTANTS.items() if mutant.stack == stack]
+    for name in parser.parse_args().names or every:
         test, started = MUTANTS[name].test, time.monotonic()
         run = subprocess.run(
             [sys.executable, "-m", "pytest", "-q", "-x", "-p", "no:cacheprovider", test],

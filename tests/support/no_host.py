@@ -39,3 +39,31 @@ def plant_a_read() -> None:
 
     DeviceTail.frame = reading
     no_host_in_the_loop()
+
+
+def no_reads_of_codec_head_frames() -> None:
+    """Forbid host reads in every frame of a codec head whose ids stay on the device."""
+    import softnpu
+    from kstep_shim.frames.codec_head_blind import BlindFrames
+
+    frame = BlindFrames.frame
+
+    def watched(frames: BlindFrames, number: int, hidden: Any) -> Any:
+        with softnpu.no_reads():
+            return frame(frames, number, hidden)
+
+    BlindFrames.frame = watched
+
+
+def plant_a_read_of_codec_head_frames() -> None:
+    """Read every frame's ids, inside the block."""
+    from kstep_shim.frames.codec_head_blind import BlindFrames
+
+    frame = BlindFrames.frame
+
+    def reading(frames: BlindFrames, number: int, hidden: Any) -> Any:
+        hidden.sum().item()
+        return frame(frames, number, hidden)
+
+    BlindFrames.frame = reading
+    no_reads_of_codec_head_frames()

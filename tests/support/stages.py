@@ -110,26 +110,37 @@ class Stages:
         if process.exitcode != 0:
             raise StageError(f"exit code {process.exitcode}\n{_tail(log)}")
 
-    def baseline(self, shape: StageShape, scenarios: Sequence[Scenario]) -> dict[str, Outcome]:
-        """K=1 with the shim off, on the same shape; computed once per scenario."""
+    def baseline(
+        self, shape: StageShape, scenarios: Sequence[Scenario], repair: Prepare | None = None
+    ) -> dict[str, Outcome]:
+        """K=1 with the shim off, on the same shape; computed once per scenario.
+
+        `repair` mends the released stack where it cannot serve at all.
+        """
         stock = replace(shape, frames=1, shim=False, capture_sizes=())
-        missing = [s for s in scenarios if (repr(stock), repr(s)) not in self._baselines]
+        key = f"{stock} {getattr(repair, '__name__', repair)}"
+        missing = [s for s in scenarios if (key, repr(s)) not in self._baselines]
         if missing:
-            for name, result in self.serve(stock, missing).items():
+            for name, result in self.serve(stock, missing, repair).items():
                 scenario = next(s for s in missing if s.name == name)
-                self._baselines[repr(stock), repr(scenario)] = result
-        return {s.name: self._baselines[repr(stock), repr(s)] for s in scenarios}
+                self._baselines[key, repr(scenario)] = result
+        return {s.name: self._baselines[key, repr(s)] for s in scenarios}
 
     def compare(
         self,
         shape: StageShape,
         scenarios: Sequence[Scenario],
         prepare: Prepare | None = None,
+        repair: Prepare | None = None,
     ) -> dict[str, Outcome]:
-        """Serve with the shim and assert that every scenario equals K=1; returns K's outcomes."""
+        """Serve with the shim and assert that every scenario equals K=1; returns K's outcomes.
+
+        `prepare` runs on the shimmed side only, in place of `repair`, which else runs on both.
+        """
         with ThreadPoolExecutor(2) as pool:
-            expected = pool.submit(self.baseline, shape, scenarios)
-            actual = pool.submit(self.serve, replace(shape, shim=True), scenarios, prepare)
+            expected = pool.submit(self.baseline, shape, scenarios, repair)
+            shimmed, before = replace(shape, shim=True), prepare or repair
+            actual = pool.submit(self.serve, shimmed, scenarios, before)
             found = {
                 name: differences(expected.result()[name], result)
                 for name, result in actual.result().items()

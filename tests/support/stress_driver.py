@@ -13,6 +13,7 @@ from kstep_shim.demo.drive import Driver, build_request
 from kstep_shim.demo.outcome import Outcome, RequestOutcome
 from kstep_shim.demo.scenario import RequestSpec
 from kstep_shim.demo.stage import model_runner
+from kstep_shim.frames.contract import is_codec_head
 from support.stress_books import BookError, check_books, check_inputs, check_schedule
 from support.stress_plan import Plan, Visit, label
 
@@ -145,7 +146,7 @@ class StressDriver(Driver):
         self._outcome.requests[name] = self._spoken[name].outcome
         if visit.spec.eos_frame is not None:
             self._ends[name] = visit.spec.eos_frame
-        self._engine.add_request(build_request(visit.spec))
+        self._engine.add_request(build_request(visit.spec, self._options))
         self._came += 1
         if self._came % 500 == 0:
             pages = int(Path("/proc/self/statm").read_text().split()[1])
@@ -174,10 +175,11 @@ class StressDriver(Driver):
     def _watch(self) -> None:
         schedule, update = self._scheduler.schedule, self._scheduler.update_from_output
         execute, forward = self._runner.execute_model, self._runner._model_forward
+        codec_head = is_codec_head(self._talker)
 
         def scheduling(*args: Any, **kwargs: Any) -> Any:
             output = schedule(*args, **kwargs)
-            check_schedule(output, self._scheduler.requests, self._frames)
+            check_schedule(output, self._scheduler.requests, self._frames, codec_head)
             for name in self._scheduled[2]:
                 self._spoken[name].chunks.append(output.num_scheduled_tokens[name])
             for name in output.preempted_req_ids or ():

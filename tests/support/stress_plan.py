@@ -6,13 +6,25 @@ import itertools
 import random
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
-from typing import Protocol
+from typing import Any, Protocol
 
+from kstep_shim.catalog import installed_head
+from kstep_shim.declaration import Head
 from kstep_shim.demo.scenario import RequestSpec, StageShape
 
 #: Points of an engine step at which a client may leave.
 ABORT_POINTS = ("before", "scheduled", "executing", "updated", "after")
 _NO_EOS = 10_000
+_SAMPLING: dict[Head, tuple[dict[str, Any], ...]] = {
+    # The seed is one that no request of the stop row needs: the codec has its own.
+    Head.STOP_ROW: ({}, {}, {}, {"temperature": 0.8, "top_k": 3, "seed": None}),
+    Head.CODEC: (
+        {},
+        {"temperature": 0.0},
+        {"temperature": 1.2, "top_k": 3, "seed": 5},
+        {"repetition_penalty": 1.6, "top_p": 0.5},
+    ),
+}
 
 
 @dataclass(frozen=True)
@@ -162,9 +174,7 @@ def _kind(draw: random.Random, long: bool) -> RequestSpec:
     if long:
         # Long enough to need a second KV block.
         condition, limit, minimum, eos = draw.randint(12, 24), 2048, 0, draw.randint(90, 220)
-    # A seed would make vLLM rewind the sampler's generator on a prompt's chunk, which a CPU
-    # generator cannot do.
-    sampling = draw.choice(({}, {}, {}, {"temperature": 0.8, "top_k": 3, "seed": None}))
+    sampling = draw.choice(_SAMPLING[installed_head()])
     return RequestSpec(
         "",
         condition=condition,

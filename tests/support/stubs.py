@@ -98,7 +98,7 @@ class Stack:
 
     def installer(self, *patches: Patch, **more: Any) -> Installer:
         """Make an installer for `patches`, or for one of every kind."""
-        return Installer(patches or self.patches, environ=self.environ, tested={}, **more)
+        return Installer(patches or self.patches, environ=self.environ, tested=(), **more)
 
     def only(self, name: str, **changes: Any) -> Patch:
         """Return one of the standard patches with its first target changed."""

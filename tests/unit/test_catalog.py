@@ -6,7 +6,7 @@ import pytest
 from support.stubs import Stack, patch, target
 
 from kstep_shim import KStepError, Settings, catalog
-from kstep_shim.declaration import Kind, Patch, Side
+from kstep_shim.declaration import Head, Kind, Patch, Side
 
 
 def either(stack: Stack) -> Patch:
@@ -19,7 +19,7 @@ def either(stack: Stack) -> Patch:
 
 def test_alternatives_are_targets_of_different_platforms(stack: Stack) -> None:
     module = stack.load()
-    installer = stack.installer(*catalog.for_platform("cuda", [either(stack)]))
+    installer = stack.installer(*catalog.for_stack("cuda", Head.STOP_ROW, [either(stack)]))
     assert installer.install(frames=1).active
     installer.seal(Side.WORKER, "worker", 1)
     assert module.Runner().method(1) == ["method", 1, "wrapped"]
@@ -28,14 +28,14 @@ def test_alternatives_are_targets_of_different_platforms(stack: Stack) -> None:
 
 def test_the_alternative_of_the_platform_must_be_there(stack: Stack) -> None:
     stack.load()
-    report = stack.installer(*catalog.for_platform("npu", [either(stack)])).install()
+    report = stack.installer(*catalog.for_stack("npu", Head.STOP_ROW, [either(stack)])).install()
     assert report.reason == "patch either: stub is not installed (no kstep_stub_absent.runner)"
 
 
 def test_a_patch_without_a_target_on_a_platform_is_left_out(stack: Stack) -> None:
     only = patch("only", target(stack.name, "function", "value", platform="npu"))
-    assert catalog.for_platform("npu", [only]) == (only,)
-    assert catalog.for_platform("cuda", [only]) == ()
+    assert catalog.for_stack("npu", Head.STOP_ROW, [only]) == (only,)
+    assert catalog.for_stack("cuda", Head.STOP_ROW, [only]) == ()
 
 
 @pytest.mark.parametrize(("version", "name"), [("0.26.0rc1", "npu"), (None, "cuda")])
@@ -49,7 +49,7 @@ def test_vllm_ascend_makes_it_an_npu(
 def test_every_target_counts_on_a_platform_that_exists() -> None:
     targets = [target for patch in catalog.every_patch() for target in patch.targets]
     assert {target.platform for target in targets} == {None, "npu", "cuda"}
-    sides = {side for patch in catalog.for_platform("cuda") for side in patch.sides}
+    sides = {side for patch in catalog.for_stack("cuda", Head.STOP_ROW) for side in patch.sides}
     assert sides == set(Side), "no side goes without a patch where vllm-ascend is not installed"
 
 

@@ -15,10 +15,11 @@ from support.stubs import Stack, target
 from kstep_shim import Settings, _sources, catalog, guards
 from kstep_shim.declaration import Kind, Patch, State
 
+STACK = dict(guards.TESTED_STACKS[0])
 
-def fake_versions(monkeypatch: pytest.MonkeyPatch, **versions: str) -> None:
+
+def fake_versions(monkeypatch: pytest.MonkeyPatch, **known: str) -> None:
     real = importlib.metadata.version
-    known = {name.replace("_", "-"): version for name, version in versions.items()}
     monkeypatch.setattr(
         importlib.metadata, "version", lambda name: known[name] if name in known else real(name)
     )
@@ -28,15 +29,33 @@ def fake_versions(monkeypatch: pytest.MonkeyPatch, **versions: str) -> None:
 def test_builds_of_a_tested_version_are_accepted(
     monkeypatch: pytest.MonkeyPatch, version: str
 ) -> None:
-    fake_versions(monkeypatch, vllm=version)
+    fake_versions(monkeypatch, **{**STACK, "vllm": version})
     assert guards.version_problem() is None
+
+
+def test_each_tested_stack_is_accepted_as_a_whole(monkeypatch: pytest.MonkeyPatch) -> None:
+    for stack in guards.TESTED_STACKS:
+        with monkeypatch.context() as patched:
+            fake_versions(patched, **stack)
+            assert guards.version_problem() is None
+    fake_versions(monkeypatch, **{**STACK, "vllm-omni": guards.TESTED_STACKS[1]["vllm-omni"]})
+    assert guards.untested() == ("vllm-omni",)
+
+
+def test_releases_that_do_not_fit_each_other(monkeypatch: pytest.MonkeyPatch) -> None:
+    fake_versions(
+        monkeypatch, **{"vllm": "0.28.0", "vllm-ascend": "0.28.0rc1", "vllm-omni": "0.28.0"}
+    )
+    problem = guards.version_problem()
+    assert problem is not None
+    assert "vllm-omni 0.28.0 (it and vllm-ascend 0.28.0rc1 do not fit each other" in problem
 
 
 @pytest.mark.parametrize("version", ["0.26.1", "0.27.0", "0.26.0rc1", "0.1.dev1+g1234", "odd"])
 def test_other_versions_are_named_with_the_ways_out(
     monkeypatch: pytest.MonkeyPatch, version: str
 ) -> None:
-    fake_versions(monkeypatch, vllm_omni=version)
+    fake_versions(monkeypatch, **{**STACK, "vllm-omni": version})
     problem = guards.version_problem()
     assert problem is not None
     for part in (f"vllm-omni {version}", "0.26.0", "KSTEP_SHIM_ALLOW_UNTESTED", "KSTEP_SHIM=0"):
@@ -47,7 +66,7 @@ def test_an_untested_version_turns_the_shim_off_unless_allowed(stack: Stack) -> 
     stack.load()
     from kstep_shim.installer import Installer
 
-    tested = {"packaging": ("0.0.1",)}
+    tested = ({"packaging": "0.0.1"},)
     for allow in (False, True):
         installer = Installer(stack.patches, environ={}, tested=tested)
         report = installer.install(Settings(allow_untested=allow))
@@ -102,7 +121,7 @@ class TestCarrier:
         assert "nothing would arm stage 1" in (guards.carrier_problem({}) or "")
 
 
-@pytest.mark.parametrize("patch", catalog.every_patch(), ids=lambda patch: patch.name)
+@pytest.mark.parametrize("patch", catalog.patches(), ids=lambda patch: patch.name)
 @pytest.mark.stack
 def test_the_declared_patches_fit_the_released_files(patch: Patch) -> None:
     for declared in patch.targets:

@@ -18,8 +18,11 @@ def scatter_pa_kv_cache(
         raise NotImplementedError(f"softnpu: cache_mode {cache_mode!r}")
     slots = slot_mapping.long()
     used = slots >= 0
+    size = key_cache.shape[1]
+    # By block and offset: keys and values may be interleaved in memory, so that slots are no rows.
+    block, offset = slots[used] // size, slots[used] % size
     for rows, cache in ((key, key_cache), (value, value_cache)):
-        cache.view(-1, *cache.shape[2:])[slots[used]] = rows[used].to(cache.dtype)
+        cache[block, offset] = rows[used].to(cache.dtype)
 
 
 def reshape_and_cache(

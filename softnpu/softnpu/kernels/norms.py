@@ -32,6 +32,18 @@ def add_rms_norm(
     return out, rstd, total
 
 
+def add_rms_norm_bias(
+    x1: torch.Tensor,
+    x2: torch.Tensor,
+    gamma: torch.Tensor,
+    beta: torch.Tensor | None = None,
+    epsilon: float = 1e-6,
+) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
+    """Return what :func:`add_rms_norm` does, with the bias ``beta`` added to the normalised sum."""
+    out, rstd, total = add_rms_norm(x1, x2, gamma, epsilon)
+    return out if beta is None else out + beta, rstd, total
+
+
 def swiglu(x: torch.Tensor, dim: int = -1) -> torch.Tensor:
     """Return ``silu`` of the first half times the second half."""
     if dim not in (-1, x.dim() - 1):

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import torch
 
 
@@ -43,3 +45,29 @@ def rotary_mul(
     """Return ``x`` rotated by the cosines ``r1`` and the sines ``r2``."""
     rotate = {"half": _rotate_half, "interleave": _rotate_pairs}[rotary_mode]
     return x * r1 + rotate(x) * r2
+
+
+def mrope(
+    positions: torch.Tensor,
+    query: torch.Tensor,
+    key: torch.Tensor,
+    cos_sin_cache: torch.Tensor,
+    head_size: int,
+    *,
+    mrope_section: Sequence[int] | None = None,
+    rotary_mode: str | None = "half",
+    cache_mode: str | None = "default",
+) -> tuple[torch.Tensor, torch.Tensor]:
+    """Return query and key rotated by the rows of the cache at their positions.
+
+    Only without sections, where a token has one position as in text.
+    """
+    # The second is its documented name, the third the one which vllm-ascend gives it.
+    neox = {"half": True, "interleave": False, "interleaved": False}.get(rotary_mode or "half")
+    if positions.dim() != 1 or any(mrope_section or ()) or neox is None or cache_mode != "default":
+        raise NotImplementedError(
+            f"softnpu: npu_mrope {positions.dim()=} {mrope_section=} {rotary_mode=} {cache_mode=}"
+        )
+    query, key = query.clone(), key.clone()
+    rotary_embedding(positions, query, key, head_size, cos_sin_cache, neox)
+    return query, key

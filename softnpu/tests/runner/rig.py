@@ -20,6 +20,8 @@ from vllm_omni.core.sched.omni_ar_scheduler import OmniARScheduler
 from vllm_omni.engine.arg_utils import OmniEngineArgs
 from vllm_omni.request import OmniRequest
 
+from runner import stacks
+
 _MODEL = Path(__file__).parent / "tiny"
 _MAX_STEPS = 120
 
@@ -102,6 +104,7 @@ class Rig:
         )
         worker.init_device()
         worker.load_model()
+        stacks.name_backend(worker.model_runner)
         return worker
 
     def _set_weights(self) -> None:
@@ -115,6 +118,7 @@ class Rig:
                     weight.fill_(1.0 if "norm" in name else 0.0)
 
     def _make_kv_cache(self) -> Any:
+        stacks.resolve_cache_layout(self.config, self.worker)
         available = self.worker.determine_available_memory()
         configs = get_kv_cache_configs(self.config, [self.worker.get_kv_cache_spec()], [available])
         for_scheduler = generate_scheduler_kv_cache_config(configs)
@@ -129,8 +133,8 @@ class Rig:
         generator = torch.Generator().manual_seed(100 + index)
         length = 3 + index
         sampling = SamplingParams(
-            temperature=self.temperature, min_tokens=6, max_tokens=200, stop_token_ids=[1], seed=42,
-            detokenize=False,
+            temperature=self.temperature, min_tokens=6, seed=42, detokenize=False,
+            **stacks.sampling_options(self.runner.get_model().talker),
         )  # fmt: skip
         buffer = {
             "ids": {"tts": torch.randint(0, 100, (length,), generator=generator)},

@@ -12,6 +12,7 @@ import torch
 import vllm_ascend.utils
 
 import softnpu
+from runner import stacks
 from runner.rig import Rig, prefer_enpu
 
 Result = dict[str, Any]
@@ -83,6 +84,8 @@ def poisoned_pool() -> Result:
 def without_update() -> Result:
     """Never give the replays their arguments."""
     rig = Rig("FULL_DECODE_ONLY")
+    if stacks.graphs_update_themselves(rig.runner):
+        rig.runner.model.set_attn_backend(None)
     rig.runner._update_full_graph_params_if_needed = lambda *args, **kwargs: None
     try:
         rig.run()
