@@ -9,6 +9,8 @@ from support.duplex import Session
 from support.duplex_codec_head import TURN_END_UNIT, UNIT, Talk, converse
 from support.stages import Stages
 
+from kstep_shim.demo.scenario import GraphMode
+
 
 def compare(stages: Stages, frames: int, talk: Talk) -> dict[str, Session]:
     """Assert that every session equals one frame per step; returns those of K."""
@@ -63,6 +65,13 @@ def test_a_unit_that_its_limit_ends_inside_a_step_leaves_the_next_one_alone(
     stages: Stages, limit: int
 ) -> None:
     compare(stages, 4, Talk(units=6, limit=limit))
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("frames", [2, 8, 16])
+@pytest.mark.parametrize("mode", list(GraphMode), ids=lambda mode: mode.value)
+def test_every_graph_mode(stages: Stages, mode: GraphMode, frames: int) -> None:
+    compare(stages, frames, Talk(mode=mode, end_bias=1.2))
 
 
 def test_a_unit_that_is_queued_early_is_sent_as_at_one_frame(stages: Stages) -> None:

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import hashlib
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
 
 from kstep_shim.demo.drive import CONDITION_WIDTH, Driver
+from kstep_shim.demo.head import codec_generator
 from kstep_shim.demo.outcome import Outcome, RequestOutcome
 from kstep_shim.demo.scenario import StageShape
-from kstep_shim.demo.stage import bring_up, prepare_environment
+from kstep_shim.demo.stage import bring_up, model_runner, prepare_environment
 from kstep_shim.demo.vocoder import external_id
 
 UNIT = 26
@@ -34,25 +36,42 @@ def converse(
     prepare_environment()
     import torch  # noqa: F401
 
-    engine = bring_up(StageShape(frames=frames, shim=frames > 1, max_model_len=2048))
-    driver = Driver(engine)
+    driver = Driver(bring_up(StageShape(frames=frames, shim=frames > 1, max_model_len=2048)))
+    return talk_through(
+        driver,
+        lambda name, unit: _unit(name, unit, unit % boundary == 0, limit),
+        sessions,
+        units,
+        early,
+    )
+
+
+def talk_through(
+    driver: Driver,
+    make_unit: Callable[[str, int], Any],
+    sessions: int,
+    units: int,
+    early: bool,
+    most_steps: int = 100,
+) -> dict[str, Session]:
+    """Serve `sessions` side by side, two steps apart, `units` of each; `most_steps` per unit."""
+    engine = driver._engine
     names = [f"d{number}" for number in range(sessions)]
     found = {name: Session(RequestOutcome()) for name in names}
     driver._outcome = Outcome({name: found[name].outcome for name in names}, [])
     sent = dict.fromkeys(names, 0)
-    for step in range(100 * units):
+    for step in range(most_steps * units):
         for number, name in enumerate(names):
             request = engine.scheduler.requests.get(name)
             waits = request is None or request.status.name == "WAITING_FOR_STREAMING_REQ"
             speaks = early and sent[name] == len(found[name].units) + 1
             if sent[name] < units and (waits or speaks) and step >= 2 * number:
-                unit = sent[name]
-                engine.add_request(_unit(name, unit, unit % boundary == 0, limit))
+                engine.add_request(make_unit(name, sent[name]))
                 sent[name] += 1
         before = {name: len(found[name].outcome.tokens) for name in names}
         driver._step()
         for name in names:
-            _note_unit(driver, engine, found[name], name, before[name])
+            _note_unit(driver, found[name], name, before[name])
         if all(len(session.units) == units for session in found.values()):
             break
     for session in found.values():
@@ -60,11 +79,11 @@ def converse(
     return found
 
 
-def _note_unit(driver: Driver, engine: Any, session: Session, name: str, before: int) -> None:
+def _note_unit(driver: Driver, session: Session, name: str, before: int) -> None:
     outcome = session.outcome
     if outcome.finish_reason is None or len(outcome.tokens) == before:
         return
-    generator = driver._talker._request_generators.get(name)
+    generator = codec_generator(driver._talker, model_runner(driver._engine), name)
     state = "" if generator is None else hashlib.sha256(generator.get_state().numpy()).hexdigest()
     counts = (len(outcome.tokens), len(outcome.codes), len(outcome.payloads))
     session.units.append((*counts, state))

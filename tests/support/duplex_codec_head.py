@@ -2,17 +2,16 @@
 
 from __future__ import annotations
 
-import hashlib
 from dataclasses import dataclass
 from typing import Any
 
 from kstep_shim.demo.drive import CONDITION_WIDTH, Driver
-from kstep_shim.demo.head import client_options, codec_generator
-from kstep_shim.demo.outcome import Outcome, RequestOutcome
+from kstep_shim.demo.head import client_options
 from kstep_shim.demo.scenario import GraphMode, StageShape
-from kstep_shim.demo.stage import bring_up, model_runner, prepare_environment
+from kstep_shim.demo.stage import bring_up, prepare_environment
 from kstep_shim.demo.vocoder import external_id
-from support.duplex import Session
+from support import repairs
+from support.duplex import Session, talk_through
 
 #: Tokens of a unit, its end included, and of one that ends a turn.
 UNIT, TURN_END_UNIT = 26, 104
@@ -41,43 +40,21 @@ def converse(frames: int, talk: Talk) -> dict[str, Session]:
     prepare_environment()
     import torch  # noqa: F401
 
+    if talk.mode is GraphMode.FULL_DECODE_ONLY:
+        repairs.name_graph_backend()
     shape = StageShape(
         frames=frames, shim=frames > 1, max_model_len=talk.max_model_len, mode=talk.mode
     )
-    engine = bring_up(shape)
-    driver = Driver(engine)
-    names = [f"d{number}" for number in range(talk.sessions)]
-    found = {name: Session(RequestOutcome()) for name in names}
-    driver._outcome = Outcome({name: found[name].outcome for name in names}, [])
-    sent = dict.fromkeys(names, 0)
-    for step in range(150 * talk.units):
-        for number, name in enumerate(names):
-            request = engine.scheduler.requests.get(name)
-            waits = request is None or request.status.name == "WAITING_FOR_STREAMING_REQ"
-            speaks = talk.early and sent[name] == len(found[name].units) + 1
-            if sent[name] < talk.units and (waits or speaks) and step >= 2 * number:
-                engine.add_request(_unit(name, sent[name], talk, client_options(driver._talker)))
-                sent[name] += 1
-        before = {name: len(found[name].outcome.tokens) for name in names}
-        driver._step()
-        for name in names:
-            _note_unit(driver, engine, found[name], name, before[name])
-        if all(len(session.units) == talk.units for session in found.values()):
-            break
-    for session in found.values():
-        session.widths = [dict(record.widths) for record in driver._outcome.steps]
-    return found
-
-
-def _note_unit(driver: Driver, engine: Any, session: Session, name: str, before: int) -> None:
-    outcome = session.outcome
-    if outcome.finish_reason is None or len(outcome.tokens) == before:
-        return
-    generator = codec_generator(driver._talker, model_runner(engine), name)
-    state = hashlib.sha256(generator.get_state().numpy().tobytes()).hexdigest()
-    counts = (len(outcome.tokens), len(outcome.codes), len(outcome.payloads))
-    session.units.append((*counts, state))
-    outcome.finish_reason = None
+    driver = Driver(bring_up(shape))
+    options = client_options(driver._talker)
+    return talk_through(
+        driver,
+        lambda name, unit: _unit(name, unit, talk, options),
+        talk.sessions,
+        talk.units,
+        talk.early,
+        most_steps=150,
+    )
 
 
 def _unit(name: str, unit: int, talk: Talk, options: dict[str, Any]) -> Any:

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from kstep_shim.catalog import installed_head
+from kstep_shim.declaration import Head
+
 
 def name_graph_backend() -> None:
     """Let full graphs of vllm-ascend 0.30 update the attention's arguments when they are replayed.
@@ -27,3 +30,7 @@ def name_graph_backend_and_narrow_on() -> None:
 
     name_graph_backend()
     graph_cases.narrow_on()
+
+
+#: What the installed stack needs before it can replay full graphs, at K=1 too.
+FULL_GRAPHS = name_graph_backend if installed_head() is Head.CODEC else None
