@@ -4,7 +4,8 @@ export STACK ?= 0.26
 VENV_0.26 := .venv
 VENV_0.30 := .venv-0.30
 TESTS_0.26 :=
-TESTS_0.30 := tests/stack30 tests/unit softnpu/tests
+BOTH := exactness matrix stress spawned_stage pipeline
+TESTS_0.30 := tests/stack30 $(BOTH:%=tests/stack/test_%.py) tests/unit softnpu/tests
 BIN := $(VENV_$(STACK))/bin
 TESTS := $(TESTS_$(STACK))
 export OMP_NUM_THREADS := 1
@@ -27,7 +28,7 @@ test-compat:  ## what needs no stack, on Python 3.11 and 3.12 with wrapt 1.17, 2
 	@tools/test_compat.sh
 
 test-long: setup test-compat  ## test-compat, the exactness matrix and all that takes long
-	$(BIN)/python -m pytest -m long -n 2 --dist worksteal --durations 40 -v
+	$(BIN)/python -m pytest -m long -n 2 --dist worksteal --durations 40 -v $(TESTS)
 
 test-gpu:  ## on a GPU, in an environment that has the CUDA stack: PYTHON=/path/to/python
 	$(or $(PYTHON),python3) -m pytest -m gpu tests/gpu -v -rs

@@ -36,7 +36,7 @@ _PATCH_MODULES: tuple[str, ...] = (
 PATCHES: tuple[Patch, ...]
 #: The kind of head of each tested stack, in the order of `guards.TESTED_STACKS`; for documents,
 #: because `installed_head` looks at what is there.
-TESTED_HEADS = (Head.STOP_ROW, Head.CODEC)
+TESTED_HEADS = (Head.STOP_ROW, Head.STOP_ROW, Head.CODEC)
 _TALKER = "vllm_omni.model_executor.models.minicpmo_4_5.minicpmo_4_5_omni_tts"
 
 

@@ -8,6 +8,7 @@ be used. ``run`` exits as its command does, and to ``doctor`` a bad variable is 
 from __future__ import annotations
 
 import argparse
+import os
 import sys
 from importlib import import_module
 from typing import TYPE_CHECKING
@@ -27,10 +28,16 @@ def main(argv: Sequence[str] | None = None) -> int:
     arguments = build_parser().parse_args(argv)
     module = import_module(f"kstep_shim.commands.{arguments.command}")
     try:
-        return int(module.run(arguments))
+        code = int(module.run(arguments))
+        sys.stdout.flush()
+        return code
     except KStepError as error:
         sys.stderr.write(f"kstep-shim {arguments.command}: {error}\n")
         return 2 if error.usage else 1
+    except BrokenPipeError:
+        # Who reads has seen enough (`| head`); Python would complain once more when it ends.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return 1
 
 
 def build_parser() -> argparse.ArgumentParser:

@@ -77,13 +77,16 @@ def _versions(environ: Mapping[str, str]) -> Iterator[Check]:
     yield Check("wrapt", Verdict.FAIL if problem else Verdict.PASS, problem or str(wrapt))
     allowed = environ.get("KSTEP_SHIM_ALLOW_UNTESTED") == "1"
     odd, bad = guards.untested(), Verdict.WARN if allowed else Verdict.FAIL
-    for name in guards.TESTED_STACKS[0]:
-        found = guards.installed_version(name)
-        if found is None:
-            tested = ", ".join(stack[name] for stack in guards.TESTED_STACKS)
-            yield Check(name, Verdict.FAIL, f"not installed here (tested: {tested})")
-        elif name in odd:
+    installed = {name: guards.installed_version(name) for name in guards.TESTED_STACKS[0]}
+    on_cuda = all(found for name, found in installed.items() if name != guards.PLATFORM)
+    for name, found in installed.items():
+        if name in odd:
             yield Check(name, bad, guards.version_problem() or "")
+        elif found is None and name == guards.PLATFORM and on_cuda:
+            yield Check(name, Verdict.PASS, "not installed: a stack for CUDA")
+        elif found is None:
+            tested = ", ".join(dict.fromkeys(s[name] for s in guards.TESTED_STACKS if name in s))
+            yield Check(name, Verdict.FAIL, f"not installed here (tested: {tested})")
         else:
             yield Check(name, Verdict.PASS, found)
 

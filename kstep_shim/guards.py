@@ -23,6 +23,7 @@ from kstep_shim.declaration import Kind, Patch, Target
 
 __all__ = [
     "MISSING",
+    "PLATFORM",
     "TESTED_STACKS",
     "carrier_problem",
     "live_problem",
@@ -35,11 +36,14 @@ __all__ = [
     "wrapt_problem",
 ]
 
-#: The stacks that this release was tested with, each as a whole.
+#: The stacks that this release was tested with, each as a whole; without vllm-ascend on CUDA.
 TESTED_STACKS: Final[tuple[Mapping[str, str], ...]] = (
     MappingProxyType({"vllm": "0.26.0", "vllm-ascend": "0.26.0rc1", "vllm-omni": "0.26.0"}),
+    MappingProxyType({"vllm": "0.26.0", "vllm-omni": "0.26.0"}),
     MappingProxyType({"vllm": "0.30.0", "vllm-ascend": "0.30.0rc2", "vllm-omni": "0.30.0"}),
 )
+#: What an NPU's stack has and CUDA's has not.
+PLATFORM: Final = "vllm-ascend"
 #: Releases with which no stack can be made, and why.
 _UNFIT: Final = MappingProxyType(
     {("vllm-omni", "0.28.0"): "it and vllm-ascend 0.28.0rc1 do not fit each other, shim or not"}
@@ -60,11 +64,14 @@ def installed_version(distribution: str) -> str | None:
 def untested(tested: Sequence[Mapping[str, str]] = TESTED_STACKS) -> tuple[str, ...]:
     """Name the installed distributions that are not of the tested stack that most of them are of.
 
-    A local part such as ``+cpu`` names a build of the same sources and is ignored. A distribution
-    that is not installed is no problem here: whether its absence matters is for the targets to say.
+    A local part such as ``+cpu`` names a build of the same sources and is ignored. Of those that
+    are not installed vllm-ascend alone counts, beside the others, because it is what makes an NPU's
+    stack; whether another's absence matters is for the targets to say.
     """
     names = dict.fromkeys(name for stack in tested for name in stack)
     found = {name: version for name in names if (version := installed_version(name)) is not None}
+    if found.keys() == names.keys() - {PLATFORM}:
+        found[PLATFORM] = ""
     odd = [
         tuple(name for name in found if _public(found[name]) != _public(stack.get(name, "")))
         for stack in tested
@@ -77,7 +84,7 @@ def version_problem(tested: Sequence[Mapping[str, str]] = TESTED_STACKS) -> str 
     odd = {name: installed_version(name) or "" for name in untested(tested)}
     if not odd:
         return None
-    described = " and ".join(f"{name} {version}" for name, version in odd.items())
+    described = " and ".join(f"{n} {v}" if v else f"{n} left out" for n, v in odd.items())
     for (name, version), why in _UNFIT.items():
         if _public(odd.get(name, "")) == version:
             described += f" ({why})"

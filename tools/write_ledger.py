@@ -38,8 +38,9 @@ def support() -> str:
     lines = ["| " + " | ".join([*names, "the Talker's head", "patches"]) + " |"]
     lines.append("|---" * (len(names) + 2) + "|")
     for stack, head in zip(TESTED_STACKS, TESTED_HEADS, strict=True):
-        count = len(for_stack("npu", head))
-        lines.append("| " + " | ".join([*stack.values(), head.value, str(count)]) + " |")
+        versions = [stack.get(name, "none (CUDA)") for name in names]
+        count = len(for_stack("npu" if "vllm-ascend" in stack else "cuda", head))
+        lines.append("| " + " | ".join([*versions, head.value, str(count)]) + " |")
     return "\n".join([_BEGIN, *lines, _END])
 
 

@@ -1,7 +1,7 @@
 """A checkpoint in miniature on disk, for stages that load one in processes of their own.
 
 Thinker, Talker, tokenizer and reference audio have the layout of MiniCPM-o 4.5's; the weights are
-random and the same for the same number of layers. Only the vocoder's model files are missing: see
+random and the same for the same sizes. Only the vocoder's model files are missing: see
 `kstep_shim.demo.stand_ins`.
 """
 
@@ -22,7 +22,6 @@ WEIGHT_SEED = 1234
 #: What the Thinker needs beyond the Talker-only configuration in `TINY`.
 THINKER = {
     "attention_bias": False,
-    "vocab_size": 128,
     "torch_dtype": "float32",
     "query_num": 4,
     "image_size": 28,
@@ -52,18 +51,34 @@ _VOCABULARY = {"<unk>": 0, "</s>": 1, "<s>": 2}
 _TEXT_EMBEDDINGS = 32000
 
 
-def write_checkpoint(directory: Path, layers: int = 2) -> Path:
-    """Write the checkpoint into `directory` and return it."""
+#: Words that the tokenizer knows and the Thinker says.
+_WORDS = 128
+#: How much further than others the codec end's score swings, so that speech ends within seconds.
+_END_SWING = 3.0
+
+
+def write_checkpoint(
+    directory: Path, layers: int = 2, vocabulary: int = _WORDS, codes: int = 64
+) -> Path:
+    """Write the checkpoint into `directory` and return it.
+
+    `vocabulary` and `codes` widen the Thinker's and the Talker's heads for a stack that names ids
+    of the released model's; what the Thinker says stays within the tokenizer's words.
+    """
     from safetensors.torch import save_file
 
     directory.mkdir(parents=True, exist_ok=True)
     shutil.copytree(TINY, directory, dirs_exist_ok=True)
     config = {**json.loads((TINY / "config.json").read_text()), **THINKER}
-    config["tts_config"]["num_hidden_layers"] = layers
+    config["vocab_size"] = vocabulary
+    config["tts_config"].update(num_hidden_layers=layers, num_audio_tokens=codes)
     (directory / "config.json").write_text(json.dumps(config))
     weights = random_weights({**_thinker(config), **_talker(config["tts_config"])})
+    weights["llm.lm_head.weight"][_WORDS:] = 0.0
+    if codes > 64:
+        weights["tts.head_code.0.parametrizations.weight.original0"][-1] *= _END_SWING
     save_file(weights, directory / "model.safetensors", metadata={"format": "pt"})
-    _write_tokenizer(directory, config["vocab_size"])
+    _write_tokenizer(directory, _WORDS)
     (directory / "assets" / "token2wav").mkdir(parents=True, exist_ok=True)
     with wave.open(str(directory / "assets" / "HT_ref_audio.wav"), "wb") as file:
         file.setnchannels(1)

@@ -9,6 +9,8 @@ from __future__ import annotations
 
 from typing import Any
 
+from kstep_shim.catalog import installed_head
+from kstep_shim.declaration import Head
 from kstep_shim.frames.contract import is_codec_head
 
 #: ``SamplingParams`` of an ordinary request to a stop row.
@@ -39,6 +41,11 @@ def client_options(talker: Any) -> dict[str, Any]:
     if is_codec_head(talker):
         return codec_options(int(talker._codec_eos_id) + 1)
     return STOP_ROW_OPTIONS
+
+
+def installed_options(codes: int = 64) -> dict[str, Any]:
+    """The same of a program that has no Talker: for the installed stack's head."""
+    return codec_options(codes) if installed_head() is Head.CODEC else dict(STOP_ROW_OPTIONS)
 
 
 def codec_generator(talker: Any, runner: Any, request_id: str) -> Any:

@@ -14,7 +14,7 @@ from typing import Any
 
 from kstep_shim.catalog import installed_head
 from kstep_shim.declaration import Head
-from kstep_shim.demo.head import STOP_ROW_OPTIONS, codec_options
+from kstep_shim.demo.head import installed_options
 from kstep_shim.demo.stage import ENVIRONMENT
 
 PROMPTS = ("w5 w6 w7 w8", "w20 w21 w22", "w90 w33")
@@ -32,9 +32,15 @@ _NO_MEDIA = {"limit_mm_per_prompt": {"image": 0, "audio": 0, "video": 0}}
 _GREEDY = {"temperature": 0.0, "top_p": 1.0, "top_k": -1}
 
 
-def _talker_options() -> dict[str, Any]:
-    """What the installed Talker's head is asked for."""
-    return dict(STOP_ROW_OPTIONS if installed_head() is Head.STOP_ROW else codec_options(64))
+def vocabularies() -> dict[str, int]:
+    """Sizes for `write_checkpoint` that the installed pipeline can serve.
+
+    With a codec head it names the ends of its stages by the released model's ids, and vLLM refuses
+    an id that a stage does not have.
+    """
+    if installed_head() is Head.STOP_ROW:
+        return {"vocabulary": 128, "codes": 64}
+    return {"vocabulary": 151_705, "codes": 6_562}
 
 
 def deployment(**talker: Any) -> dict[str, Any]:
@@ -72,7 +78,8 @@ def deployment(**talker: Any) -> dict[str, Any]:
                 **_NO_MEDIA,
                 "output_connectors": {"to_stage_2": "shared_memory"},
                 "default_sampling_params": {
-                    **_talker_options(), "min_tokens": 6, "max_tokens": 2048, "detokenize": False,
+                    **installed_options(vocabularies()["codes"]),
+                    "min_tokens": 6, "max_tokens": 2048, "detokenize": False,
                 },
                 **talker,
             },

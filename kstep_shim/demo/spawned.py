@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from kstep_shim.demo.drive import build_request
+from kstep_shim.demo.head import installed_options
 from kstep_shim.demo.scenario import RequestSpec, StageShape
 from kstep_shim.demo.stage import engine_arguments, prepare_environment
 
@@ -132,7 +133,7 @@ def engine_request(spec: RequestSpec) -> Any:
     """The request as it travels: tensors become lists."""
     from vllm_omni.engine import OmniEngineCoreRequest
 
-    request = build_request(spec)
+    request = build_request(spec, installed_options())
     buffer = dict(request.model_intermediate_buffer)
     for name in ("ids", "hidden_states"):
         buffer[name] = {"tts": buffer[name]["tts"].tolist()}

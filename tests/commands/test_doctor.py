@@ -58,6 +58,25 @@ def test_the_released_stack_passes(command: Command) -> None:
     assert found["settings"] == ("pass", "on, K=8 (default)")
 
 
+@pytest.mark.parametrize(
+    ("version", "verdict", "words"),
+    [
+        ("0.26.0", Verdict.PASS, "a stack for CUDA"),
+        ("0.30.0", Verdict.FAIL, "not tested with vllm-ascend left out, only with"),
+    ],
+)
+def test_a_stack_without_vllm_ascend(
+    monkeypatch: pytest.MonkeyPatch, version: str, verdict: Verdict, words: str
+) -> None:
+    from kstep_shim import guards
+
+    stack = {"vllm": version, "vllm-omni": version, "wrapt": "2.0.0"}
+    monkeypatch.setattr(guards, "installed_version", stack.get)
+    (check,) = [check for check in examine({}) if check.name == "vllm-ascend"]
+    assert check.verdict is verdict
+    assert words in check.reason
+
+
 def test_it_imports_none_of_the_stack() -> None:
     code = (
         "import sys; from kstep_shim.cli import main; main(['doctor', '--json'])\n"

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -69,3 +71,15 @@ def test_a_failed_check_is_1(command: Command, tmp_path: Path) -> None:
     done = command("doctor", **BAD)
     assert done.returncode == 1, "to the doctor, a variable is one of the things to check"
     assert "KSTEP_SHIM_FRAMES='17'" in done.stdout
+
+
+def test_a_reader_that_has_seen_enough_is_no_error() -> None:
+    process = subprocess.Popen(
+        [sys.executable, "-m", "kstep_shim", "env", "--json"],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+    )
+    assert process.stdout is not None
+    process.stdout.close()
+    _, said = process.communicate(timeout=60)
+    assert (process.returncode, said) == (1, b"")

@@ -16,7 +16,7 @@ from typing import Any
 import yaml
 
 from kstep_shim.demo.checkpoint import write_checkpoint
-from kstep_shim.demo.pipeline import deployment
+from kstep_shim.demo.pipeline import deployment, vocabularies
 from kstep_shim.demo.stage import ENVIRONMENT
 from kstep_shim.demo.stand_ins import write_plugin
 from support.ways import Way, start
@@ -41,7 +41,7 @@ class Miniature:
 
     def __init__(self, directory: Path) -> None:
         self.directory = directory
-        self.checkpoint = write_checkpoint(directory / "checkpoint")
+        self.checkpoint = write_checkpoint(directory / "checkpoint", **vocabularies())
         self.site = write_plugin(directory / "site")
         self.template = directory / "chat.jinja"
         self.template.write_text(_TEMPLATE)

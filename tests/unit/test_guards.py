@@ -19,10 +19,15 @@ STACK = dict(guards.TESTED_STACKS[0])
 
 
 def fake_versions(monkeypatch: pytest.MonkeyPatch, **known: str) -> None:
+    """Of the stack's distributions those that are not `known` are not installed."""
     real = importlib.metadata.version
-    monkeypatch.setattr(
-        importlib.metadata, "version", lambda name: known[name] if name in known else real(name)
-    )
+
+    def version(name: str) -> str:
+        if name in STACK and name not in known:
+            raise importlib.metadata.PackageNotFoundError(name)
+        return known[name] if name in known else real(name)
+
+    monkeypatch.setattr(importlib.metadata, "version", version)
 
 
 @pytest.mark.parametrize("version", ["0.26.0", "0.26.0+cpu", "0.26.0+g1234567"])
@@ -38,8 +43,27 @@ def test_each_tested_stack_is_accepted_as_a_whole(monkeypatch: pytest.MonkeyPatc
         with monkeypatch.context() as patched:
             fake_versions(patched, **stack)
             assert guards.version_problem() is None
-    fake_versions(monkeypatch, **{**STACK, "vllm-omni": guards.TESTED_STACKS[1]["vllm-omni"]})
+    fake_versions(monkeypatch, **{**STACK, "vllm-omni": guards.TESTED_STACKS[-1]["vllm-omni"]})
     assert guards.untested() == ("vllm-omni",)
+
+
+def test_a_stack_that_was_tested_on_npus_only_is_refused_on_cuda(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    fake_versions(monkeypatch, **{"vllm": "0.30.0", "vllm-omni": "0.30.0"})
+    assert guards.untested() == ("vllm-ascend",)
+    problem = guards.version_problem()
+    assert problem is not None
+    assert "vllm-ascend left out" in problem
+    assert "KSTEP_SHIM_ALLOW_UNTESTED" in problem
+
+
+@pytest.mark.parametrize("there", [{}, {"vllm": "0.30.0"}, {"vllm-omni": "0.26.0"}])
+def test_what_is_not_installed_is_for_the_targets_to_say(
+    monkeypatch: pytest.MonkeyPatch, there: dict[str, str]
+) -> None:
+    fake_versions(monkeypatch, **there)
+    assert guards.version_problem() is None
 
 
 def test_releases_that_do_not_fit_each_other(monkeypatch: pytest.MonkeyPatch) -> None:
