@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from support import repairs
+
 
 def update_before_replay() -> None:
     """Let every runner of this process believe that it is such a part, and check the order."""
@@ -9,6 +11,8 @@ def update_before_replay() -> None:
     from vllm_ascend.worker.model_runner_v1 import NPUModelRunner
     from vllm_omni.platforms.npu.worker.npu_ar_model_runner import NPUARModelRunner
 
+    if repairs.FULL_GRAPHS is not None:
+        repairs.FULL_GRAPHS()
     build = NPUModelRunner.__init__
     execute = NPUARModelRunner.execute_model
     call = ACLGraphWrapper.__call__
