@@ -72,7 +72,7 @@ def test_a_small_token_budget(stages: Stages, budget: int) -> None:
     ],
 )
 def test_every_ending_at_every_offset(stages: Stages, cases, frames: int) -> None:
-    outcomes = stages.compare(StageShape(frames=frames), cases(frames))
+    outcomes = stages.compare(scenarios.endings_shape(frames), cases(frames))
     assert any(result.engaged_steps for result in outcomes.values())
 
 

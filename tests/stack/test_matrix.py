@@ -34,7 +34,7 @@ def test_batches(stages: Stages, mode: GraphMode, frames: int) -> None:
 )
 @pytest.mark.parametrize("frames", FRAMES)
 def test_endings(stages: Stages, cases, frames: int) -> None:
-    stages.compare(StageShape(frames=frames), cases(frames))
+    stages.compare(scenarios.endings_shape(frames), cases(frames))
 
 
 @pytest.mark.parametrize("mode", list(GraphMode), ids=lambda mode: mode.value)

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from kstep_shim.demo.scenario import RequestSpec, Scenario, staggered
+from kstep_shim.catalog import installed_head
+from kstep_shim.declaration import Head
+from kstep_shim.demo.scenario import RequestSpec, Scenario, StageShape, staggered
 
 #: A request that names this end is ended by the codec's ceiling or by its limit, never by EOS.
 NO_EOS = 10_000
@@ -48,6 +50,15 @@ def limits_and_eos(frames: int) -> list[Scenario]:
         for limit in range(19, 19 + frames)
         for shift in (-1, 0, 1)
     ]
+
+
+def endings_shape(frames: int) -> StageShape:
+    """A stage for endings: speech without an end runs to a stop row's ceiling, or a short context.
+
+    A codec head has no ceiling of its own that comes before the context's end.
+    """
+    long = installed_head() is Head.STOP_ROW
+    return StageShape(frames=frames, max_model_len=1024 if long else 128)
 
 
 def codec_ceiling(frames: int) -> list[Scenario]:

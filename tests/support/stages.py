@@ -81,7 +81,7 @@ class Stages:
         shape: StageShape,
         scenarios: Sequence[Scenario],
         prepare: Prepare | None = None,
-        timeout: float = 240.0,
+        timeout: float = 600.0,
         environment: dict[str, str] | None = None,
     ) -> dict[str, Outcome]:
         """Outcomes by scenario name; the stage must not have called what the soft NPU lacks."""
@@ -93,7 +93,7 @@ class Stages:
             assert result.missing == {}
         return outcomes
 
-    def call(self, function: Callable[[], Any], timeout: float = 240.0) -> Any:
+    def call(self, function: Callable[[], Any], timeout: float = 600.0) -> Any:
         """What a module-level function returns in a fresh process with the stack imported."""
         path = self._directory / f"call-{next(self._numbers)}.pickle"
         self._run(self._context.Process(target=_call, args=(function, path)), path, timeout)

@@ -39,7 +39,7 @@ class Verdict:
 class Stress:
     """Runs plans, and remembers what K=1 said."""
 
-    def __init__(self, stages: Stages, timeout: float = 240.0) -> None:
+    def __init__(self, stages: Stages, timeout: float = 600.0) -> None:
         self._stages = stages
         self._timeout = timeout
         self._alone: dict[tuple[str, Key], Spoken] = {}
