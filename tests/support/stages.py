@@ -28,6 +28,15 @@ class StageError(AssertionError):
     """A stage process failed; the message is what it logged."""
 
 
+def _take_ports() -> None:
+    """Look for free ports where no other process of ours does.
+
+    vLLM looks for one and opens it later; of two stages that start together both may find the same.
+    Below 32,768 the system hands none out by itself.
+    """
+    os.environ["VLLM_PORT"] = str(10_000 + os.getpid() % 4_000 * 5)
+
+
 def _child(
     shape: StageShape,
     scenarios: Sequence[Scenario],
@@ -38,6 +47,7 @@ def _child(
     log = os.open(path.with_suffix(".log"), os.O_WRONLY | os.O_CREAT | os.O_TRUNC)
     os.dup2(log, 1)
     os.dup2(log, 2)
+    _take_ports()
     os.environ.update(environment)
     try:
         mutants.switch_off()
@@ -56,6 +66,7 @@ def _call(function: Callable[[], Any], path: Path) -> None:
     log = os.open(path.with_suffix(".log"), os.O_WRONLY | os.O_CREAT | os.O_TRUNC)
     os.dup2(log, 1)
     os.dup2(log, 2)
+    _take_ports()
     try:
         mutants.switch_off()
         path.write_bytes(pickle.dumps(function()))
