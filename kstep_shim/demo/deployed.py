@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import asdict
+from dataclasses import asdict, fields
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -80,10 +80,14 @@ def as_head_sees(stage: Mapping[str, Any]) -> SimpleNamespace:
 def miniature_arguments(stage: Mapping[str, Any], *, baseline: bool) -> dict[str, Any]:
     """Engine arguments of the miniature: the operator's, except for what `OWN` names.
 
-    The baseline is K=1 on the stock stack with synchronous scheduling.
+    The baseline is K=1 on the stock stack with synchronous scheduling. vllm-omni leaves out what
+    its engine arguments have no field for, too.
     """
+    from vllm_omni.engine.arg_utils import OmniEngineArgs
+
     made = engine_arguments(StageShape(shim=True))
-    operators = {k: v for k, v in stage["arguments"].items() if k not in OWN and v is not None}
+    wanted = {field.name for field in fields(OmniEngineArgs)} - OWN
+    operators = {k: v for k, v in stage["arguments"].items() if k in wanted and v is not None}
     additional = {**(operators.pop("additional_config", None) or {}), **made["additional_config"]}
     extra = dict((stage["connector"] or {}).get("extra") or {})
     connector = {"name": "SharedMemoryConnector", "extra": {**extra, "role": "sender"}}
