@@ -70,7 +70,7 @@ class Target:
         the constructors of scheduler and runner). `Kind.ADDED` objects are never gated.
     platform
         ``npu`` or ``cuda`` for a target that only one of them has; None for both. This is how a
-        patch has alternatives: `kstep_shim.catalog.for_platform` leaves those of the installed
+        patch has alternatives: `kstep_shim.catalog.for_stack` leaves those of the installed
         platform, and every one of them must be there.
     head
         The kind of head that a target is for; None for every kind. Chosen like `platform`.

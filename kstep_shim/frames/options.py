@@ -10,13 +10,11 @@ from kstep_shim.frames.tokens import CONTINUE_TOKEN_ID, STOP_ROW_WIDTH
 #: Options that name ids of a real vocabulary. On the stop row they would crash the stage (an id
 #: above 1) or take away the end of speech.
 _VOCABULARY_OPTIONS = ("allowed_token_ids", "logit_bias", "_bad_words_token_ids")
+#: The one of them that crashes the released codec head, too: its batch has no vocabulary.
+_CODEC_HEAD_OPTIONS = ("allowed_token_ids",)
 #: Options that make the engine look at every row of the head, of which a K-frame step keeps none.
 _ROW_OPTIONS = ("logprobs", "prompt_logprobs", "logprob_token_ids", "structured_outputs")
 _COUNTS = ("logprobs", "prompt_logprobs")
-
-
-#: The one of them that crashes the released codec head, too: its batch has no vocabulary.
-_CODEC_HEAD_OPTIONS = ("allowed_token_ids",)
 
 
 def single_frame_reason(sampling_params: Any) -> str | None:

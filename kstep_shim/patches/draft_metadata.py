@@ -14,7 +14,8 @@ _KEPT = "_kstep_shim_draft_metadata"
 def keep(wrapped: Callable[..., Any], runner: Any, args: Any, kwargs: Any) -> Any:
     """Return what the last step with as many requests got, where all of them are K-wide.
 
-    Every draft is the same constant then, so the metadata depend on the number of requests alone.
+    Where the logits are depends on the number of requests alone then. The draft ids in it are those
+    of that first step, which nobody looks at: the frames say what was drawn.
     """
     if not armed(runner):
         return wrapped(*args, **kwargs)

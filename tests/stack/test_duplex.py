@@ -5,7 +5,7 @@ from __future__ import annotations
 from functools import partial
 
 import pytest
-from support.duplex import UNIT, converse
+from support.duplex import UNIT, assert_same, converse
 from support.stages import Stages
 
 
@@ -48,13 +48,4 @@ def _assert_equal(
 ) -> None:
     jobs = [partial(converse, k, sessions, units, 3, limit, early) for k in (1, frames)]
     expected, actual = (stages.call(job, timeout=900.0) for job in jobs)
-    for name, session in expected.items():
-        assert len(session.units) == units
-        got = actual[name]
-        assert got.units == session.units
-        assert got.outcome.codes == session.outcome.codes
-        assert got.outcome.tokens == session.outcome.tokens
-        assert got.outcome.payloads == session.outcome.payloads
-        hidden = zip(got.outcome.hidden, session.outcome.hidden, strict=True)
-        assert all(bool((a == b).all()) for a, b in hidden)
-        assert any(frames in widths.values() for widths in got.widths)
+    assert_same(expected, actual, frames, units)

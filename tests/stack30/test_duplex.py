@@ -5,7 +5,7 @@ from __future__ import annotations
 from functools import partial
 
 import pytest
-from support.duplex import Session
+from support.duplex import Session, assert_same
 from support.duplex_codec_head import TURN_END_UNIT, UNIT, Talk, converse
 from support.stages import Stages
 
@@ -15,16 +15,7 @@ from kstep_shim.demo.scenario import GraphMode
 def compare(stages: Stages, frames: int, talk: Talk) -> dict[str, Session]:
     """Assert that every session equals one frame per step; returns those of K."""
     expected, actual = (stages.call(partial(converse, k, talk)) for k in (1, frames))
-    for name, session in expected.items():
-        got = actual[name]
-        assert len(session.units) == talk.units
-        assert got.units == session.units
-        assert got.outcome.codes == session.outcome.codes
-        assert got.outcome.tokens == session.outcome.tokens
-        assert got.outcome.payloads == session.outcome.payloads
-        hidden = zip(got.outcome.hidden, session.outcome.hidden, strict=True)
-        assert all(bool((a == b).all()) for a, b in hidden)
-        assert any(frames in widths.values() for widths in got.widths)
+    assert_same(expected, actual, frames, talk.units)
     return actual
 
 

@@ -79,6 +79,22 @@ def talk_through(
     return found
 
 
+def assert_same(
+    expected: dict[str, Session], actual: dict[str, Session], frames: int, units: int
+) -> None:
+    """Sessions of so many units equal one frame per step, and did run `frames` in a step."""
+    for name, session in expected.items():
+        got = actual[name]
+        assert len(session.units) == units
+        assert got.units == session.units
+        assert got.outcome.codes == session.outcome.codes
+        assert got.outcome.tokens == session.outcome.tokens
+        assert got.outcome.payloads == session.outcome.payloads
+        hidden = zip(got.outcome.hidden, session.outcome.hidden, strict=True)
+        assert all(bool((a == b).all()) for a, b in hidden)
+        assert any(frames in widths.values() for widths in got.widths)
+
+
 def _note_unit(driver: Driver, session: Session, name: str, before: int) -> None:
     outcome = session.outcome
     if outcome.finish_reason is None or len(outcome.tokens) == before:
@@ -91,30 +107,47 @@ def _note_unit(driver: Driver, session: Session, name: str, before: int) -> None
 
 
 def _unit(name: str, unit: int, boundary: bool, limit: int) -> Any:
+    options = {"max_tokens": limit, "stop_token_ids": [1], "temperature": 0.0}
+    meta = {"turn_start": boundary, "turn_end": False}
+    return unit_request(name, unit, unit, meta, options)
+
+
+def unit_length(unit: int) -> int:
+    """Text ids of a unit."""
+    return 3 + unit % 4
+
+
+def unit_request(
+    name: str,
+    unit: int,
+    turn: int,
+    meta: dict[str, Any],
+    options: dict[str, Any],
+    ids_below: int = 100,
+    last_id: int | None = None,
+) -> Any:
+    """A unit of random text ids, the last of which may be given."""
     import torch
     from vllm.sampling_params import SamplingParams
     from vllm_omni.request import OmniRequest
 
-    length = 3 + unit % 4
+    length = unit_length(unit)
     generator = torch.Generator().manual_seed(1000 * unit + 7)
+    ids = torch.randint(0, ids_below, (length,), generator=generator)
+    if last_id is not None:
+        ids[-1] = last_id
     return OmniRequest(
         request_id=name,
         external_req_id=external_id(name),
         prompt_token_ids=[0] * (length + 1),
         resumable=True,
-        sampling_params=SamplingParams(
-            min_tokens=0,
-            max_tokens=limit,
-            stop_token_ids=[1],
-            detokenize=False,
-            temperature=0.0,
-        ),
+        sampling_params=SamplingParams(min_tokens=0, detokenize=False, **options),
         pooling_params=None,
         model_intermediate_buffer={
-            "ids": {"tts": torch.randint(0, 100, (length,), generator=generator)},
+            "ids": {"tts": ids},
             "hidden_states": {"tts": torch.randn(length, CONDITION_WIDTH, generator=generator)},
-            "meta": {"turn_start": boundary, "turn_end": False},
-            "duplex": {"epoch": 0, "turn_id": unit},
+            "meta": meta,
+            "duplex": {"epoch": 0, "turn_id": turn},
             "native_duplex": True,
             "request_id": name,
             "global_request_id": [name],

@@ -5,13 +5,12 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
-from kstep_shim.demo.drive import CONDITION_WIDTH, Driver
+from kstep_shim.demo.drive import Driver
 from kstep_shim.demo.head import client_options
 from kstep_shim.demo.scenario import GraphMode, StageShape
 from kstep_shim.demo.stage import bring_up, prepare_environment
-from kstep_shim.demo.vocoder import external_id
 from support import repairs
-from support.duplex import Session, talk_through
+from support.duplex import Session, talk_through, unit_length, unit_request
 
 #: Tokens of a unit, its end included, and of one that ends a turn.
 UNIT, TURN_END_UNIT = 26, 104
@@ -58,44 +57,19 @@ def converse(frames: int, talk: Talk) -> dict[str, Session]:
 
 
 def _unit(name: str, unit: int, talk: Talk, options: dict[str, Any]) -> Any:
-    import torch
-    from vllm.sampling_params import SamplingParams
-    from vllm_omni.request import OmniRequest
-
     first, last = unit % talk.turn == 0, unit % talk.turn == talk.turn - 1
-    length = 3 + unit % 4
-    generator = torch.Generator().manual_seed(1000 * unit + 7)
-    ids = torch.randint(0, TURN_EOS, (length,), generator=generator)
-    if last:
-        ids[-1] = TURN_EOS
+    options = {**options, "max_tokens": talk.limit}
     if talk.end_bias:
-        options = {**options, "logit_bias": {END: talk.end_bias}}
+        options["logit_bias"] = {END: talk.end_bias}
     meta = {
         "turn_start": first,
         "turn_end": last,
         "turn_eos_token_id": TURN_EOS,
         "streaming_condition_seq": unit,
-        "next_stage_prompt_len": length + 1,
+        "next_stage_prompt_len": unit_length(unit) + 1,
         "next_stage_generation_tokens": TURN_END_UNIT if last else UNIT,
         "native_duplex_segment_text": f"unit {unit}",
         **({"replace_streaming_prompt": True} if first else {}),
     }
-    return OmniRequest(
-        request_id=name,
-        external_req_id=external_id(name),
-        prompt_token_ids=[0] * (length + 1),
-        resumable=True,
-        sampling_params=SamplingParams(
-            min_tokens=0, max_tokens=talk.limit, detokenize=False, **options
-        ),
-        pooling_params=None,
-        model_intermediate_buffer={
-            "ids": {"tts": ids},
-            "hidden_states": {"tts": torch.randn(length, CONDITION_WIDTH, generator=generator)},
-            "meta": meta,
-            "duplex": {"epoch": 0, "turn_id": unit // talk.turn},
-            "native_duplex": True,
-            "request_id": name,
-            "global_request_id": [name],
-        },
-    )
+    ending = TURN_EOS if last else None
+    return unit_request(name, unit, unit // talk.turn, meta, options, TURN_EOS, ending)

@@ -31,13 +31,7 @@ def plant_a_read() -> None:
     """Read every frame's hidden rows on the host, inside the block."""
     from kstep_shim.frames.device_tail import DeviceTail
 
-    frame = DeviceTail.frame
-
-    def reading(tail: DeviceTail, number: int, hidden: Any) -> Any:
-        hidden.sum().item()
-        return frame(tail, number, hidden)
-
-    DeviceTail.frame = reading
+    _read_in_every_frame(DeviceTail)
     no_host_in_the_loop()
 
 
@@ -56,14 +50,18 @@ def no_reads_of_codec_head_frames() -> None:
 
 
 def plant_a_read_of_codec_head_frames() -> None:
-    """Read every frame's ids, inside the block."""
+    """Read every frame's hidden rows on the host, inside the block."""
     from kstep_shim.frames.codec_head_blind import BlindFrames
 
-    frame = BlindFrames.frame
+    _read_in_every_frame(BlindFrames)
+    no_reads_of_codec_head_frames()
 
-    def reading(frames: BlindFrames, number: int, hidden: Any) -> Any:
+
+def _read_in_every_frame(owner: Any) -> None:
+    frame = owner.frame
+
+    def reading(frames: Any, number: int, hidden: Any) -> Any:
         hidden.sum().item()
         return frame(frames, number, hidden)
 
-    BlindFrames.frame = reading
-    no_reads_of_codec_head_frames()
+    owner.frame = reading
